@@ -85,7 +85,7 @@ def _columns(definition: LiveTable, wanted: Sequence[str] | None) -> tuple[str, 
         raise BadParameter(name="columns", problem="it names no column; leave it out for all")
     for place, name in enumerate(wanted):
         if name not in (*declared, *PROVENANCE):
-            raise BadParameter.unknown_column(definition.name, name, declared)
+            raise BadParameter.unknown_column(definition.name, name, declared, PROVENANCE)
         if name in wanted[:place]:
             raise BadParameter(name="columns", problem=f"it names {name} twice")
     return tuple(wanted)

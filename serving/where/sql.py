@@ -30,7 +30,7 @@ from serving.where.predicate import (
 from thermocline.errors import BadParameter
 from thermocline.rules import scalars
 from thermocline.rules.column_types import Kind
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable
 
 NAME: Final = "where"
 LENGTH_MAX: Final = 16_384
@@ -173,7 +173,7 @@ class _Reader:
         _check_parts(node, {"this"})
         name = node.name
         if name not in self._columns:
-            raise BadParameter.unknown_column(self._table, name, self._declared)
+            raise BadParameter.unknown_column(self._table, name, self._declared, PROVENANCE)
         return self._columns[name]
 
 

@@ -155,6 +155,8 @@ def test_provenance_is_there_for_those_who_name_it(private_world: SimpleNamespac
     offsets = rows_of(private_world, "SELECT user_id, _kafka_offset FROM profiles ORDER BY 1 LIMIT 1")
     assert offsets == [{"user_id": "u0", "_kafka_offset": 0}]
     assert "_kafka_offset" not in rows_of(private_world, "SELECT * FROM profiles")[0]
+    of_first = "SELECT user_id, _KAFKA_OFFSET FROM profiles WHERE _Kafka_Partition = 0 ORDER BY 1 LIMIT 1"
+    assert rows_of(private_world, of_first) == [{"user_id": "u0", "_kafka_offset": 0}]
 
 
 @pytest.mark.parametrize(

@@ -330,6 +330,7 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
         ("count >", "can't be read as SQL"),
         ("count = 1; DROP TABLE x", "can't be read as SQL"),
         ("nope = 1", "no such column"),
+        ("_KAFKA_OFFSET = 1", 'no such column; did you mean "_kafka_offset"?'),
         ("COUNT(*) = 1", "nothing else"),
         ("count = abs(1)", "no value"),
         ("count + 1 = 2", "no column"),

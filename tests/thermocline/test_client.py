@@ -27,6 +27,7 @@ from thermocline.client import (
     JobFailed,
     NotReady,
     Problem,
+    ReadAfterTimeout,
     ReadPoint,
     Retries,
     RowNotFound,
@@ -208,6 +209,14 @@ def test_what_may_go_away_is_asked_again_within_bounds(asked: Callable[..., Aske
     with pytest.raises(Unreachable, match="answered 404; is it a Thermocline server"):
         stranger.lookup("profiles", app_id=7)
     assert len(stranger.requests) == 1
+
+
+def test_a_server_that_waited_for_a_record_is_not_made_to_wait_again(asked: Callable[..., Asked]) -> None:
+    client = asked(lambda _: _problem("read-after-timeout", 503, {"Retry-After": "0"}, retryable=True))
+    with pytest.raises(ReadAfterTimeout) as error:
+        client.lookup("profiles", app_id=7, read_after="profiles/0@9")
+    assert error.value.retryable, "a caller may"
+    assert len(client.requests) == 1
 
 
 @pytest.mark.parametrize("status", [200, 302])

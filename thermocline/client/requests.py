@@ -25,7 +25,7 @@ from thermocline.client.answers import (
     key_text,
     read_after_text,
 )
-from thermocline.client.errors import ClientError, Unreachable, problem_of
+from thermocline.client.errors import ClientError, ReadAfterTimeout, Unreachable, problem_of
 from thermocline.client.jobs import MANIFEST, ExtractJob
 from thermocline.client.retries import Retries, retry_after_seconds
 from thermocline.client.streams import READ_POINT
@@ -172,7 +172,8 @@ class Requests:
             header = reply.headers.get("Retry-After") if isinstance(reply, httpx.Response) else None
             elapsed = time.monotonic() - started
             wait = self.retries.wait_seconds(attempts, elapsed, retry_after_seconds(header))
-            if not failure.retryable or wait is None:
+            # The server has waited for read_after already, as long as it may.
+            if not failure.retryable or wait is None or isinstance(failure, ReadAfterTimeout):
                 raise failure
             yield Wait(wait)
         raise AssertionError

@@ -88,9 +88,11 @@ class BadParameter(RequestError):
         return self.correction or forms
 
     @classmethod
-    def unknown_column(cls, table: str, column: str, known: Sequence[str]) -> Self:
-        """A column that a table does not have, with those that would do."""
-        suggestion = did_you_mean(column, known) or "."
+    def unknown_column(
+        cls, table: str, column: str, known: Sequence[str], unlisted: Sequence[str] = ()
+    ) -> Self:
+        """A column that a table does not have, with those that would do; ``unlisted`` ones if close."""
+        suggestion = did_you_mean(column, (*known, *unlisted)) or "."
         return cls(
             name=column, problem=f"table {table} has no such column{suggestion} It has {', '.join(known)}."
         )

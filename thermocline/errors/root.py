@@ -126,10 +126,15 @@ _MISSPELT_MAX: Final = 200
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` with the known word that is closest, or nothing when none is close."""
+    """``; did you mean "x"?`` with the known word that is closest, or nothing when none is close.
+
+    One that differs in case only is the closest of all.
+    """
     if len(word) > _MISSPELT_MAX:
         return ""
-    closest = difflib.get_close_matches(word, list(known), n=1)
+    words = list(known)
+    closest = [one for one in words if one.lower() == word.lower()]
+    closest = closest or difflib.get_close_matches(word, words, n=1)
     return f'; did you mean "{closest[0]}"?' if closest else ""
 
 
