@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ingest import activity
 from ingest.local import LocalEngine
 from ingest.spark import SparkEngine, start_spark
 
@@ -78,5 +79,7 @@ def start_engine(settings: Settings, name: str) -> Engine:
         DependencyMissing: no fitting Java, or the jars could not be fetched.
     """
     if settings.ingest.engine == "local":
+        activity.doing("starting the local engine")
         return LocalEngine(settings.catalog)
+    activity.doing("starting Spark")
     return SparkEngine(start_spark(settings, name))

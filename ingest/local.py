@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest import activity
 from ingest.batch import BatchResult, encoded_files, gather, writer
 from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, first_line, small_jvm
-from ingest.read_task import PACKED_SCHEMA, ReadTask, run_read_task
+from ingest.read_task import PACKED_SCHEMA, REPORT_BUCKET, ReadTask, run_read_task
 from thermocline.errors import EngineFailed, ThermoclineError
 
 if TYPE_CHECKING:
@@ -43,16 +44,20 @@ class LocalEngine:
         data_location: str,
     ) -> BatchResult:
         """See `ingest.engine.Engine`."""
+        activity.step("read", sum(one.end - one.first for some in ranges for one in some))
         try:
             read = [batch for some in ranges for batch in run_read_task(task, some)]
             packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
             encoded = encoded_files(files)
             write = writer(task, data_location, lambda: encoded)
             results: list[tuple[int, bytes]] = []
-            for bucket in packed.column("bucket").unique():
+            of_buckets = packed.column("bucket").unique()
+            activity.step("probe and write", len(of_buckets) - 1)  # the report has one of its own
+            for bucket in of_buckets:
                 done = write((bucket,), packed.filter(pc.equal(packed.column("bucket"), bucket)))
                 # Not by the bucket that was asked for: what failed is told as a report.
                 results += zip(*(column.to_pylist() for column in done.columns), strict=True)
+                activity.advance(bucket.as_py() != REPORT_BUCKET)
         except ThermoclineError:
             raise
         except Exception as error:  # whatever a store, Parquet or Kafka's client raises: as on Spark

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
-from ingest import measures
+from ingest import activity, measures
 from ingest.accounting import Accounting, account, watermark_ms
 from ingest.bad_records import BadRecords
 from ingest.batch import BatchResult
@@ -301,10 +301,12 @@ class Owner:
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         measures.stepped(self._name, batch.end, ends, self.clock.now_ms())
         self.lag_records = lag_of(batch.end, ends)
+        activity.doing("waiting for records")
         return batch.end != ends
 
     def _run(self, batch: Batch, planned: Mark) -> None:
         started_at = self.clock.monotonic()
+        activity.batch(self._name, sum(planned.end - planned.first for planned in batch.ranges))
         tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
             files = with_held(self.position.files, self.upkeep.held())
@@ -316,6 +318,7 @@ class Owner:
             check_against_log(self._name, self.position.seam, *self.log.bounds(batch.end.topics))
             raise
         ran_at = self.clock.monotonic()
+        activity.step("commit")
         accounting = account(result, self.definition.on_error)
         outcome = self._commit(batch, result, accounting, planned)
         commit_seconds = self.clock.monotonic() - ran_at

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ingest import activity
 from ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.errors import EngineFailed, StorageFailed, ThermoclineError, first_line
 from thermocline.failpoints import failpoint
@@ -130,6 +131,7 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
     for chunk in read_ranges(task.client_config, ranges, task.definition.name):
         failpoint("read-task.chunk")
         good, bad = _decode(task, decoder, chunk, report)
+        activity.advance(len(chunk.offsets))
         held.append(good)
         held_bad.append(bad)
         if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:

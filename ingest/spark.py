@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,9 +16,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark import SparkFiles
+from pyspark import SparkConf, SparkContext, SparkFiles
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from ingest import activity
 from ingest.batch import BatchResult, encoded_files, gather, reader, writer
 from ingest.beside import Beside
 from ingest.java import JAVA_ERRORS, catalog_jars, first_line
@@ -46,6 +48,8 @@ _PACKED_COLUMNS = "bucket int, stream binary"
 _RESULT_COLUMNS = "bucket int, result binary"
 # Twice as many groups of buckets as cores evens out buckets of different sizes.
 _GROUPS_PER_CORE = 2
+# What the stages of a batch's job do.
+_STEPS = ("read, tasks", "probe and write, tasks")
 # Enough of a failed job's words to hold its innermost cause.
 _DETAIL_CHARACTERS = 2_000
 
@@ -67,24 +71,35 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java().home)
     # What `spark-submit` alone does with the setting.
     os.environ["PYSPARK_PYTHON"] = settings.spark.conf.get("spark.pyspark.python", _PYTHON)
-    builder = SparkSession.builder.master(settings.spark.master).appName(f"thermocline ingest {name}")
     conf = {
+        "spark.master": settings.spark.master,
+        "spark.app.name": f"thermocline ingest {name}",
         **_defaults(settings),
         **_network_conf(settings.spark.master),
         **_catalog_conf(settings),
         **settings.spark.conf,
     }
-    for key, value in conf.items():
-        builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        return _with_our_packages(builder.getOrCreate())
+        log_path = activity.jvm_log()
+        if log_path is not None:
+            _logger.info("Spark's own words go into a file", extra=fields(path=log_path))
+            _start_context(conf, log_path)
+        return _with_our_packages(SparkSession.builder.config(map=dict(conf)).getOrCreate())
     except Exception as error:  # PySpark raises whatever its launcher met
         raise EngineFailed(engine="Spark", detail=first_line(error)) from error
     finally:
         is_main = threading.current_thread() is threading.main_thread()  # in others Spark leaves it alone
         if is_main and on_interrupt is not None:
             signal.signal(signal.SIGINT, on_interrupt)
+
+
+def _start_context(conf: Mapping[str, str], log_path: Path) -> None:
+    """The context of the next session, with a JVM that writes into a file; so do Python workers."""
+    settings = SparkConf().setAll(list(conf.items()))
+    with log_path.open("ab") as log:
+        gateway = launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    SparkContext(conf=settings, gateway=gateway)
 
 
 def _with_our_packages(session: SparkSession) -> SparkSession:
@@ -130,12 +145,29 @@ class SparkEngine:
             shared = self.session.sparkContext.broadcast(encoded_files(files))
             try:
                 write = writer(task, data_location, lambda: shared.value)
-                rows = groups.applyInArrow(write, _RESULT_COLUMNS).collect()
+                with activity.asked(self._stage):
+                    rows = groups.applyInArrow(write, _RESULT_COLUMNS).collect()
             finally:
                 shared.destroy()
         results = ((row.bucket, row.result) for row in rows)
         planned = [one for some in ranges for one in some]
         return gather(results, planned, task.io, task.quarantine_io)
+
+    def _stage(self) -> tuple[str, int, int] | None:
+        """The step of the batch under way, and how many of its tasks are done; None between two."""
+        try:
+            tracker = self.session.sparkContext.statusTracker()
+            for job_id in tracker.getActiveJobsIds():
+                job = tracker.getJobInfo(job_id)
+                stages = sorted(job.stageIds) if job is not None else []
+                for stage_id in tracker.getActiveStageIds():
+                    stage = tracker.getStageInfo(stage_id)
+                    if stage is not None and stage_id in stages:
+                        name = _STEPS[min(stages.index(stage_id), len(_STEPS) - 1)]
+                        return name, stage.numCompletedTasks, stage.numTasks
+        except JAVA_ERRORS:  # whoever waits for the batch hears of it
+            return None
+        return None
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """A job of one task; on one machine a process of its own, which leaves the cores to batches."""

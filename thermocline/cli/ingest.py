@@ -12,6 +12,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from thermocline.cli.ingest_progress import shown_progress
 from thermocline.cli.metrics_port import MetricsPort, metrics_served
 from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.publishing import published
@@ -64,7 +65,6 @@ def run(
     session = session_of(context)
     settings = session.settings()
     tables = _chosen(settings, names or ())
-    session.configure_logs("info")
     from ingest.run import Beside
     from ingest.run import run as run_ingest
     from maintenance.upkeep import TableUpkeep
@@ -76,7 +76,8 @@ def run(
     def upkeep() -> TableUpkeep:
         return TableUpkeep(settings.maintenance, SystemClock())
 
-    with stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
+    progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
+    with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
         beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
         ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
