@@ -95,9 +95,9 @@ class RowsAhead:
                 is_whole = True
                 for batch in self._batches(reader.ready_entities(index, file, to_json)):
                     if is_stopped() or not self._has_room_for(rows):
-                        return
+                        return  # safety: rows-whole-when-stopped
                     is_whole &= self._write(batch)
-                if is_whole:
+                if is_whole:  # safety: rows-whole-file
                     self._store.mark_whole(file_key(index, file), self._oldest)
             self._done.add(name)
             reader.keep_only(())  # each file is read once

@@ -177,6 +177,35 @@ def test_rows_that_fit_are_ready_before_anybody_asks_and_what_is_not_there_is_kn
     assert [rows for _, rows in filter(None, known)] == expected
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_file_of_which_rows_are_missing_in_the_store_is_not_taken_for_whole(
+    new_world: Callable[..., Any],
+    new_store: Callable[..., RowStore],
+    monkeypatch: pytest.MonkeyPatch,
+    is_stopped: bool,
+) -> None:
+    """Goal: no row is said not to exist because the store doesn't have it.
+
+    Method: an entity that is too large for the store, in a file whose other ones it takes; or one that is
+    told to stop after the first entity.
+    """
+    monkeypatch.setattr("serving.cold.ahead.BATCH_ENTRIES", 1)
+    world = new_world(replace(PROFILES, buckets=1))
+    noise = random.Random(7).randbytes(200_000).hex()  # it can't be packed into the 262,144 bytes of an entry
+    for user in USERS:
+        _produce(world, user, "k", noise + noise if user == "u3" and not is_stopped else "small")
+    world.commit()
+    world.publish()
+    world.tail()
+    store = new_store()
+    expected = [_rows(_reader(world, None), user) for user in USERS]
+    assert all(b'"user_id"' in rows for rows in expected)
+    stops = iter([False, True])
+    _ahead(world, store).work((lambda: next(stops, True)) if is_stopped else lambda: False)
+    store.flush()
+    assert [_rows(_reader(world, store), user) for user in USERS] == expected
+
+
 def test_of_a_table_that_does_not_fit_nothing_is_made_ready_ahead(
     new_world: Callable[..., Any], new_store: Callable[..., RowStore]
 ) -> None:

@@ -96,7 +96,7 @@ def test_tables_come_and_go_while_a_server_runs(running: tuple[Any, Path], setti
 
     status, unknown = get(settings, "/v1/tables/added")
     assert (status, unknown["code"]) == (404, "unknown-table")
-    began = unknown["detail"].partition(" this server serves ")
+    began = unknown["detail"].partition(", the tables of this server are ")
     assert began[0].startswith('no table "added" is configured. Since its start at 20')
     assert began[2] == "good, late, foreign."
 

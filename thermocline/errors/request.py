@@ -49,7 +49,7 @@ class UnknownTable(Misnaming, RequestError):
             return ""
         more = len(self.known) - _SERVED_SHOWN_MAX
         names = ", ".join(self.known[:_SERVED_SHOWN_MAX]) or "no table"
-        return f" Since {self.since}, this server serves {names}{f' and {more} more' if more > 0 else ''}."
+        return f" Since {self.since}, the tables of this server are {names}{f' and {more} more' if more > 0 else ''}."
 
     @property
     def _taken_up(self) -> str:
