@@ -39,6 +39,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_TAKEN_OVER,
     SnapshotState,
     current_state,
+    defined_by,
     epoch_of,
     is_rolled_back,
     load_table,
@@ -355,7 +356,7 @@ class Committer:
                 EPOCH_PROPERTY: str(self._epoch),
                 SEAM_PROPERTY: change.seam.to_json(),
                 BATCH_PROPERTY: change.batch_id,
-                **({} if definition is None else {DEFINITION_PROPERTY: definition.to_json()}),
+                **({} if definition is None else defined_by(definition)),
                 **change.properties,
             },
         )

@@ -11,12 +11,12 @@ from ingest.quarantine import create_quarantine
 from thermocline.errors import ConfigInvalid, TableExists
 from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
-    DEFINITION_PROPERTY,
     EPOCH_PROPERTY,
     SEAM_PROPERTY,
     SnapshotState,
     catalog_errors,
     current_state,
+    defined_by,
     find_table,
     load_table,
     open_catalog,
@@ -83,7 +83,7 @@ def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Table
     properties = {
         **_TABLE_PROPERTIES,
         "format-version": str(definition.format_version),
-        DEFINITION_PROPERTY: definition.to_json(),
+        **defined_by(definition),
         EPOCH_PROPERTY: "0",
         SEAM_PROPERTY: change.seam.to_json(),
         BATCH_PROPERTY: change.batch_id,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from ingest.unknown import UnknownCommit, notes, remove_note
+from ingest.unknown import BrokenNote, UnknownCommit, note_path, notes, remove_note
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import SUMMARY_BATCH, ancestors
+from thermocline.iceberg.files import data_location
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+_COMMAND = "thermocline ingest reconcile {}"
 _logger = logging.getLogger(__name__)
 
 
@@ -31,6 +33,7 @@ class Resolution(StrEnum):
     NOT_LANDED = "not landed"  # proven: its files are deleted
     UNPROVEN = "unproven"  # the history doesn't reach back so far: its files are kept, for orphan removal
     OPEN = "open"  # main has not moved since: it may still land
+    UNREADABLE = "unreadable"  # its note can't be read: its files are kept, for orphan removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Settled:
     ranges: str
     verdict: Resolution
     files_deleted: int
+    note: str = ""
+    """Of one whose note is unreadable: where that is."""
 
 
 def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
@@ -52,10 +57,13 @@ def settle_unknown(table: Table, name: str) -> tuple[Settled, ...]:
     done: list[Settled] = []
     try:
         for note in notes(table.io, table.location()):
-            done.append(_settle(table, note))  # noqa: PERF401  what is done stays done where the next is unread
+            settled = _unreadable(name, note) if isinstance(note, BrokenNote) else _settle(table, name, note)
+            done.append(settled)  # it stays done where the next is unread
     except OSError as error:
         _logger.warning("notes of unknown commits not read", extra=fields(table=name, detail=str(error)))
     for one in done:
+        if one.verdict == Resolution.UNREADABLE:
+            continue
         _logger.info(
             "unknown commit reconciled",
             extra=fields(
@@ -77,7 +85,24 @@ def verdict_of(note: UnknownCommit, table: Table) -> Resolution:
     return Resolution.NOT_LANDED if note.planned_on in history else Resolution.UNPROVEN
 
 
-def _settle(table: Table, note: UnknownCommit) -> Settled:
+def _unreadable(name: str, note: BrokenNote) -> Settled:
+    """Says so each time, until somebody has deleted the note."""
+    extra = fields(table=name, path=note.path, detail=note.detail, next=_COMMAND.format(name))
+    _logger.warning("the note of an unknown commit can't be read", extra=extra)
+    return Settled(note.batch_id, "", Resolution.UNREADABLE, 0, note.path)
+
+
+def _elsewhere(table: Table, note: UnknownCommit) -> str | None:
+    """A file that the note names and that is not below the table's folders."""
+    roots = tuple(f"{root.rstrip('/')}/" for root in (table.location(), data_location(table)))
+    paths = (path for path in note.files if not path.startswith(roots) or ".." in path.split("/"))
+    return next(paths, None)
+
+
+def _settle(table: Table, name: str, note: UnknownCommit) -> Settled:
+    if elsewhere := _elsewhere(table, note):  # safety: settle-own-files
+        path = note_path(table.location(), note.batch_id)
+        return _unreadable(name, BrokenNote(path, f"it names {elsewhere}, which is no file of the table"))
     verdict = verdict_of(note, table)
     deleted = 0
     try:

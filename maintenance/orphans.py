@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ingest.purge import reasons_against
+from ingest.unknown import BrokenNote, UnknownCommit
 from ingest.unknown import notes as unknown_notes
 from maintenance.sweep import check_not_stopped, reachable_from
 from thermocline.failpoints import failpoint
@@ -167,8 +168,15 @@ def _named(table: Table, stop: Event | None) -> set[str]:
     others = [table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)]
     others += [one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)]
     # safety: orphans-spare-unknown
-    others += [path for note in unknown_notes(io, location) for path in note.files]
+    others += [path for note in unknown_notes(io, location) for path in _files_of(note)]
     return named | {place_of(path) for path in others}
+
+
+def _files_of(note: UnknownCommit | BrokenNote) -> tuple[str, ...]:
+    if isinstance(note, BrokenNote):  # safety: orphans-wait-for-broken-notes
+        detail = f"{note.path} can't be read ({note.detail}): see thermocline ingest reconcile"
+        raise ValueError(detail)  # noqa: TRY004  (it is the content that is wrong)
+    return note.files
 
 
 def _sightings(table: Table) -> Mapping[str, tuple[int, int]]:

@@ -42,6 +42,7 @@ LINES: Final[dict[str, Line]] = {
     "settle-after-main-moved": Line("files go only once main has moved past what the commit was planned on", ("or current.snapshot_id == note.planned_on", ""), "ingest/test_commit.py::test_a_commit_that_can_still_land_is_not_settled"),
     "settle-landed": Line("a commit that is in the table, or was, keeps its files", DROP, "ingest/test_commit.py::test_a_commit_that_landed_and_was_rolled_back_keeps_its_files"),
     "settle-unproven": Line("where the history is too short, files are kept", ("if note.planned_on in history else Resolution.UNPROVEN", ""), "ingest/test_commit.py::test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_its_files"),
+    "settle-own-files": Line("a note has no file deleted but those of its table", NEVER, "ingest/test_unknown_notes.py::test_files_that_a_note_names_elsewhere_are_not_deleted"),
     "settle-note-last": Line("the note of a commit whose files could not be deleted stays", ("FileNotFoundError", "OSError"), "ingest/test_commit.py::test_a_file_that_cannot_be_deleted_keeps_its_note_and_stops_nobody"),
     "rolled-back-batch": Line("a rollback behind a commit that left the seam where it was is noticed, too", ("or (batch is not None and batch != summary[SUMMARY_BATCH])", ""), "ingest/test_commit.py::test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed"),
     "rest-bounds": Line("a REST catalog that never answers holds nothing up for ever", DROP, "ingest/test_rest_outcomes.py::test_a_table_that_a_rest_catalog_never_sends_is_an_error", FULL),
@@ -481,6 +482,7 @@ LINES: Final[dict[str, Line]] = {
     "orphans-not-shared": Line("no orphan is deleted where another table's files may lie", NEVER, "maintenance/test_orphans.py"),
     "orphans-not-surprising": Line("surprisingly many orphans are not deleted unasked", NEVER, "maintenance/test_orphans.py"),
     "orphans-are-old": Line("a young file is no orphan: its commit may be under way", ("file.modified_ms < now_ms - AGE_MS_MIN", "True"), "maintenance/test_orphans.py"),
+    "orphans-wait-for-broken-notes": Line("nor what a note might name that can't be read", NEVER, "maintenance/test_orphans.py::test_while_the_note_of_an_unknown_commit_is_broken_nothing_is_deleted"),
     "orphans-spare-unknown": Line("files of a commit whose outcome is unknown are no orphans", DROP, "maintenance/test_orphans.py"),
     # Views: publishing.
     "views-newer": Line("a newer view is never replaced by an older one", NEVER, "views/test_published.py::test_a_newer_view_is_never_replaced_by_an_older_one"),

@@ -24,7 +24,7 @@ from ingest.metadata import Built
 from ingest.ownership import Claim, own_table
 from ingest.position import Position
 from ingest.reconcile import Resolution, settle_unknown
-from ingest.unknown import notes
+from ingest.unknown import UnknownCommit, notes
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
 from thermocline.errors import (
@@ -314,6 +314,7 @@ def test_an_unknown_commit_leaves_a_note_of_what_it_was_and_all_its_files(
 ) -> None:
     change = unknown(ingest, sqlite, Loss.DROPPED)
     (note,) = notes(ingest.owned.table.io, ingest.owned.table.location())
+    assert isinstance(note, UnknownCommit)
     assert (note.batch_id, note.ranges, note.planned_on) == (
         change.batch_id,
         change.ranges,

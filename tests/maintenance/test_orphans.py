@@ -14,7 +14,7 @@ from ingest.unknown import UnknownCommit, remove_note, write_note
 from maintenance.orphans import find_orphans, remove_orphans, seen_orphan_bytes
 from tests.ingest.small_ingest import Ingest, settings_of
 from thermocline.iceberg.catalog import load_table, open_catalog
-from thermocline.iceberg.files import local_path
+from thermocline.iceberg.files import local_path, write_file
 
 pytestmark = pytest.mark.jvm
 
@@ -111,6 +111,20 @@ def test_where_another_table_has_its_place_nothing_is_deleted(table: Any) -> Non
     table.catalog.drop_table("app.other")
     assert left.exists()
     assert other.location() != table.location()
+
+
+def test_while_the_note_of_an_unknown_commit_is_broken_nothing_is_deleted(table: Any) -> None:
+    """The files that it named may be any. Once somebody has deleted the note, the orphans go."""
+    left = orphan(table, "data/bucket=0/left.parquet")
+    path = unknown.note_path(table.location(), "batch")
+    write_file(table.io, path, b"")
+    for now_ms in (NOW_MS, NOW_MS + DAY_MS):
+        with pytest.raises(ValueError, match=r"batch.json can't be read \(it is empty\)"):
+            remove_orphans(table, now_ms)
+    assert left.exists()
+    remove_note(table.io, table.location(), "batch")
+    remove_orphans(table, NOW_MS + DAY_MS)
+    assert remove_orphans(table, NOW_MS + 2 * DAY_MS) == 1
 
 
 def test_where_notes_of_unknown_commits_can_not_be_read_nothing_is_deleted(

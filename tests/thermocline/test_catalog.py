@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import ServerError, UnauthorizedError
 
-from thermocline.errors import CatalogUnreachable, DependencyMissing
-from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline import __version__
+from thermocline.errors import CatalogUnreachable, ConfigInvalid, DefinitionNewer, DependencyMissing
+from thermocline.iceberg.catalog import (
+    DEFINITION_PROPERTY,
+    RELEASE_PROPERTY,
+    defined_by,
+    definition_of,
+    load_table,
+    open_catalog,
+)
+from thermocline.rules.definition import LiveTable
 from thermocline.settings import CatalogSettings
+
+DEFINITION = LiveTable.build(
+    name="t", identifier="app.t", topics=("t",), key=("id",), columns={"id": "int", "note": "string"}
+)
 
 
 class Away(InMemoryCatalog):
@@ -40,3 +57,49 @@ def test_a_catalog_whose_package_is_missing_says_how_to_get_it() -> None:
     with pytest.raises(DependencyMissing) as missing:
         open_catalog(CatalogSettings(type="hive", uri="thrift://127.0.0.1:9", warehouse="s3://b/w"))
     assert "pyiceberg[hive]" in missing.value.next
+
+
+def _carrying(properties: dict[str, str]) -> Any:
+    return SimpleNamespace(properties=properties)
+
+
+@pytest.mark.parametrize(
+    ("changed", "release", "writer", "wanted", "detail"),
+    [
+        ({"folds_by": "x"}, "9.1.0", "release 9.1.0", "release 9.1.0 or later", "it has folds_by"),
+        ({"folds_by": "x"}, None, "a newer release", f"a later one than {__version__}", "it has folds_by"),
+        (
+            {"folds_by": "x"},
+            __version__,
+            "a newer release",
+            f"a later one than {__version__}",
+            "it has folds_by",
+        ),
+        ({"format": "parquet"}, "9.1.0", "release 9.1.0", "release 9.1.0 or later", "parquet"),
+    ],
+)
+def test_a_definition_of_a_newer_release_names_both_and_says_to_upgrade(
+    changed: dict[str, str], release: str | None, writer: str, wanted: str, detail: str
+) -> None:
+    properties = {DEFINITION_PROPERTY: json.dumps(json.loads(DEFINITION.to_json()) | changed)}
+    properties |= {RELEASE_PROPERTY: release} if release else {}
+    with pytest.raises(DefinitionNewer) as newer:
+        definition_of(_carrying(properties), "t")
+    begin = f"the definition of table t was written by {writer}; this is release {__version__}: "
+    assert newer.value.what.startswith(begin)
+    assert detail in newer.value.what.removeprefix(begin)
+    assert newer.value.next == f"upgrade Thermocline here to {wanted}, then run the same command again"
+
+
+@pytest.mark.parametrize("release", [None, "0.0.9", __version__])
+def test_a_definition_that_is_only_wrong_is_not_taken_for_a_newer_releases(release: str | None) -> None:
+    properties = {DEFINITION_PROPERTY: json.dumps(json.loads(DEFINITION.to_json()) | {"format": "parquet"})}
+    properties |= {RELEASE_PROPERTY: release} if release else {}
+    with pytest.raises(ConfigInvalid):
+        definition_of(_carrying(properties), "t")
+
+
+def test_a_newer_release_whose_definition_has_nothing_new_is_read() -> None:
+    carried = defined_by(DEFINITION)
+    assert carried[RELEASE_PROPERTY] == __version__
+    assert definition_of(_carrying(carried | {RELEASE_PROPERTY: "9.1.0"}), "t") == DEFINITION

@@ -125,7 +125,11 @@ def _outcome(ended: Ended) -> str:
 
 @app.command()
 def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) -> int:
-    """Resolve commits with unknown outcome. Safe to repeat."""
+    """Resolve commits with unknown outcome. Safe to repeat.
+
+    Exit codes: 0 done; 10 nothing to do; 4 the note of such a commit can't be read: the output says which
+    file that is, and what to do.
+    """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
@@ -137,8 +141,18 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
         settled = owned.settled
     rows = [(one.batch_id, one.ranges, one.verdict.value, one.files_deleted) for one in settled]
     listed = table(("batch", "offsets", "verdict", "files deleted"), rows)
-    text = listed if rows else Text(f"{name}: nothing to do")
+    unreadable = [one for one in settled if one.note]
+    advice = [
+        Text(
+            f"{one.note} can't be read. If batch {one.batch_id} landed, its rows are in the table; if not, "
+            "they are read from the log again, and its files, which are kept, are orphans: thermocline "
+            f"maintain orphans {name}. Nothing else is lost: delete the note."
+        )
+        for one in unreadable
+    ]
+    text = Group(listed, *advice) if rows else Text(f"{name}: nothing to do")
     code = ExitCode.DONE if settled else ExitCode.NOTHING_TO_DO
+    code = ExitCode.COMMIT_UNKNOWN if unreadable else code
     show({"table": name, "settled": [asdict(one) for one in settled], "exit_code": code}, text, as_json)
     return code
 

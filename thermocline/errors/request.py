@@ -48,8 +48,9 @@ class UnknownTable(Misnaming, RequestError):
         if not self.since:
             return ""
         more = len(self.known) - _SERVED_SHOWN_MAX
-        names = ", ".join(self.known[:_SERVED_SHOWN_MAX]) or "no table"
-        return f" Since {self.since}, the tables of this server are {names}{f' and {more} more' if more > 0 else ''}."
+        names = ", ".join(self.known[:_SERVED_SHOWN_MAX]) or "none"
+        names += f" and {more} more" if more > 0 else ""
+        return f" Since {self.since}, the tables of this server are {names}."
 
     @property
     def _taken_up(self) -> str:

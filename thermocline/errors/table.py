@@ -162,6 +162,40 @@ class DefinitionChanged(TableError):
     found: int
 
 
+class DefinitionNewer(TableError):
+    """The table's definition was written by a newer release.
+
+    It has settings that this release doesn't know. To read the table without them could give wrong rows, so
+    ingest, servers and commands refuse the table. Other tables go on.
+
+    Nothing was read or written. Upgrade this installation: ingest and all servers before a table uses what is
+    new (docs/operate-ingest.md).
+    """
+
+    code = "definition-newer"
+    exit_code = ExitCode.USAGE
+    _what = "the definition of table {table} was written by {_writer}; this is release {running}: {detail}."
+    _state = "nothing was read or written."
+    _next = "upgrade Thermocline here to {_wanted}, then run the same command again"
+
+    table: str
+    written_by: str
+    running: str
+    detail: str
+
+    @property
+    def _is_named(self) -> bool:
+        return self.written_by not in ("", self.running)
+
+    @property
+    def _writer(self) -> str:
+        return f"release {self.written_by}" if self._is_named else "a newer release"
+
+    @property
+    def _wanted(self) -> str:
+        return f"release {self.written_by} or later" if self._is_named else f"a later one than {self.running}"
+
+
 class CommitRejected(TableError):
     """A commit definitely didn't land.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,11 @@ from pyiceberg.table.snapshots import Operation
 from requests import RequestException
 from sqlalchemy.exc import SQLAlchemyError
 
+from thermocline import __version__
 from thermocline.errors import (
     CatalogUnreachable,
+    ConfigInvalid,
+    DefinitionNewer,
     DependencyMissing,
     ForeignSnapshot,
     StorageFailed,
@@ -27,7 +31,7 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import LiveTable, unknown_settings
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 # Table properties.
 DEFINITION_PROPERTY = "thermocline.definition"
+RELEASE_PROPERTY = "thermocline.release"  # which wrote the definition
 EPOCH_PROPERTY = "thermocline.epoch"
 SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
@@ -176,7 +181,13 @@ def catalog_errors(catalog: Catalog, name: str) -> Iterator[None]:
 
 
 def definition_of(table: Table, name: str) -> LiveTable:
-    """The definition that the table carries. Raises `ForeignSnapshot` when it carries none."""
+    """The definition that the table carries.
+
+    Raises:
+        ForeignSnapshot: it carries none.
+        DefinitionNewer: a newer release wrote it, and this one can't read it.
+        ConfigInvalid: it can't be read.
+    """
     text = table.properties.get(DEFINITION_PROPERTY)
     if text is None:
         raise ForeignSnapshot(
@@ -184,7 +195,26 @@ def definition_of(table: Table, name: str) -> LiveTable:
             snapshot_id=_snapshot_id(table),
             detail=f"the table has no property {DEFINITION_PROPERTY}: it was not made by `table create`",
         )
-    return LiveTable.from_json(text, name)
+    try:
+        return LiveTable.from_json(text, name)
+    except ConfigInvalid as error:
+        written_by, unknown = table.properties.get(RELEASE_PROPERTY, ""), unknown_settings(text)
+        if not unknown and _release(written_by) <= _release(__version__):
+            raise
+        detail = f"it has {', '.join(unknown)}" if unknown else "; ".join(error.problems)
+        raise DefinitionNewer(
+            table=name, written_by=written_by, running=__version__, detail=detail
+        ) from error
+
+
+def defined_by(definition: LiveTable) -> dict[str, str]:
+    """The properties by which a table carries a definition."""
+    return {DEFINITION_PROPERTY: definition.to_json(), RELEASE_PROPERTY: __version__}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """A release as it is compared; nothing at all is less than any."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 def current_state(table: Table, name: str) -> SnapshotState:

@@ -5,13 +5,16 @@ Ingest and serving both work bucket by bucket on this list; neither scans the ta
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlparse
+from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem
@@ -233,7 +236,26 @@ def beside(location: str, *names: str) -> str:
 
 
 def write_file(io: FileIO, path: str, content: bytes) -> None:
-    """Write a small file in place of the one before. Raises `OSError`."""
+    """Write a small file in place of the one before: whoever reads finds the one or the other, whole.
+
+    Raises `OSError`, as on a full disk; then the one before is still there.
+    """
+    place = local_path(path)
+    if place is None:  # an object appears once it is stored
+        _write(io, path, content)
+        return
+    unfinished = f".{uuid4().hex}{UNFINISHED}"
+    try:
+        _write(io, f"{path}{unfinished}", content)
+        with Path(f"{place}{unfinished}").open("rb") as written:
+            os.fsync(written.fileno())
+        Path(f"{place}{unfinished}").replace(place)
+    except BaseException:
+        Path(f"{place}{unfinished}").unlink(missing_ok=True)
+        raise
+
+
+def _write(io: FileIO, path: str, content: bytes) -> None:
     with io.new_output(path).create(overwrite=True) as sink:
         sink.write(content)
 
@@ -319,7 +341,7 @@ def can_list(io: FileIO) -> bool:
 def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[StoredFile]:
     """The files of a folder, sorted by path; none where there is no such folder. Raises `OSError`.
 
-    With a FileIO that `can_list` nothing, nothing is found.
+    With a FileIO that `can_list` nothing, nothing is found. What `write_file` has not finished is left out.
     """
     if not can_list(io):
         return []
@@ -334,7 +356,7 @@ def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[S
                 None if info.mtime_ns is None else info.mtime_ns // 1_000_000,
             )
             for info in found
-            if info.is_file
+            if info.is_file and not info.path.endswith(UNFINISHED)
         ),
         key=lambda file: file.path,
     )
@@ -360,6 +382,8 @@ def local_path(path: str) -> str | None:
     return parsed.path if parsed.scheme == "file" else None
 
 
+UNFINISHED: Final = ".unfinished"
+"""How the name of a file ends that `write_file` is writing, or was when its process died."""
 _PART_BYTES: Final = 8 << 20
 """Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
 # An object store takes as long to answer as a small manifest takes to decode, twice for each of them.

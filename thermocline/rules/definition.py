@@ -545,6 +545,14 @@ _PROVENANCE_ARROW: Final = tuple(ColumnType(kind).arrow for kind in _PROVENANCE_
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
+def unknown_settings(text: str) -> tuple[str, ...]:
+    """The settings of a stored definition that this release does not know; none where it can't be parsed."""
+    try:
+        return tuple(sorted(json.loads(text).keys() - {*_STORED_FIELDS}))
+    except (ValueError, AttributeError):
+        return ()
+
+
 def problems_of_new_names(names: Iterable[str]) -> Iterable[str]:
     """Why a table can't be given columns of these names, a sentence for each.
 
