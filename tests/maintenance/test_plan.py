@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
 from maintenance.plan import FORCED_DEAD_RATIO, TASK_BYTES_MAX, Budget, Costs, Plan, Reads, plan_of
 from tests.ingest.one_bucket import DEFINITION as PROFILES
+from thermocline.cli.maintain import _advice
 from thermocline.iceberg.read_counts import ReadRates
 from thermocline.settings import MaintenanceSettings
 
@@ -227,3 +230,28 @@ def test_what_servers_counted_takes_the_place_of_what_the_settings_say() -> None
     assert [by_counts.lookups_of(bucket, 10) for bucket in (3, 4)] == [60, 0]
     appended = replace(PROFILES, key=(), entity=(), key_from="value")
     assert Reads.of(settings, appended, counted).lookups_of(3, 10) == 0
+
+
+def advice(files: list[FileMeasure], rows_per_hour: float, remembers_deletes: bool = False) -> str:
+    """What `maintain explain` says of a bucket that few read."""
+    bucket = BucketMeasure(0, tuple(files))
+    measured = TableMeasure(1, {0: bucket}, rows_per_hour, remembers_deletes=remembers_deletes)
+    planned = plan_of(measured, TARGET, Reads(0.0, 0.0), Costs())
+    found: Any = SimpleNamespace(measured=measured, plan=planned)
+    return _advice(found, bucket, next(iter(planned.wanted), None))
+
+
+@pytest.mark.parametrize(
+    ("dead", "rows_per_hour", "remembers_deletes", "says"),
+    [
+        (35_000, 0.0, False, "Not worth rewriting: it would cost more than readers save"),
+        (36_000, 0.0, False, "To be rewritten in any case, since more than 35% of its rows are dead: "),
+        (36_000, 1e9, False, "Not to be rewritten, though more than 35% of its rows are dead: ingest will"),
+        (36_000, 0.0, True, "Not rewritten: maintenance rewrites no table with order by a column"),
+    ],
+)
+def test_what_is_explained_of_a_bucket_agrees_with_the_rule_of_dead_rows(
+    dead: int, rows_per_hour: float, remembers_deletes: bool, says: str
+) -> None:
+    files = [file("a", 100_000, dead=dead)]
+    assert advice(files, rows_per_hour, remembers_deletes).startswith(says)

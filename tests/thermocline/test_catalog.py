@@ -88,7 +88,7 @@ def test_a_definition_of_a_newer_release_names_both_and_says_to_upgrade(
     begin = f"the definition of table t was written by {writer}; this is release {__version__}: "
     assert newer.value.what.startswith(begin)
     assert detail in newer.value.what.removeprefix(begin)
-    assert newer.value.next == f"upgrade Thermocline here to {wanted}, then run the same command again"
+    assert newer.value.next == f"upgrade Thermocline here to {wanted}, then: thermocline table show t"
 
 
 @pytest.mark.parametrize("release", [None, "0.0.9", __version__])

@@ -501,6 +501,21 @@ def away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("thermocline.kafka.log.Log.cluster_id", unreachable)
 
 
+@pytest.mark.parametrize("command", ["dev", "demo"])
+def test_an_image_without_what_development_needs_says_so_plainly(
+    call: Call, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "embedded", None)
+    for name in [name for name in sys.modules if name.startswith("embedded.")]:
+        monkeypatch.delitem(sys.modules, name)
+    code, _, err = call(command)
+    assert code == 2
+    assert "Error [dependency-missing]: the part of Thermocline for `dev` and `demo`, which" in err
+    assert "pip install '.[ingest,serving]'      (in a checkout of Thermocline" in err
+    assert "Traceback" not in err
+    assert "report" not in err
+
+
 def test_status_exits_with_3_where_nothing_answers(call: Call, away: None) -> None:
     code, out, _ = call("status", "--json")
     report = json.loads(out)

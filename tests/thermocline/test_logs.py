@@ -166,3 +166,24 @@ def test_an_exception_brings_its_traceback(capsys: pytest.CaptureFixture[str]) -
     logs.configure("debug", json=True)
     log.debug("where it came from", exc_info=ValueError("of the test"))
     assert "ValueError: of the test" in json.loads(capsys.readouterr().err)["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("thermocline table create t", "thermocline table create t"),
+        ("ask again in a moment; thermocline status shows how far it is", "whole"),
+        ("rm -r /var/lib/thermocline/t", "rm -r /var/lib/thermocline/t"),
+        ("check [registry], and that the registry answers; ingest and serve retry by themselves", None),
+        ("upgrade Thermocline here", None),
+        ("", None),
+    ],
+)
+def test_what_to_do_next_is_a_command_in_a_log_or_is_left_out(
+    capsys: pytest.CaptureFixture[str], given: str, shown: str | None
+) -> None:
+    logs.configure("info", json=True)
+    log.info("stopped", extra=fields(table="t", next=given))
+    line = json.loads(capsys.readouterr().err)
+    assert line.get("next") == (given if shown == "whole" else shown)
+    assert line["table"] == "t"

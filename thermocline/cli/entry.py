@@ -46,6 +46,7 @@ INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
 READER_GONE: Final = 141  # and for one whose output nobody reads any more
 TRACEBACK_VARIABLE: Final = "THERMOCLINE_TRACEBACK"
 # The optional part of the installation that a package comes with.
+DEVELOPMENT: Final = "embedded"
 PARTS: Final = {
     **dict.fromkeys(("pandas", "py4j", "pyspark"), "ingest"),
     "psycopg": "postgres",
@@ -195,6 +196,11 @@ def _known(error: Exception, arguments: Sequence[str]) -> ThermoclineError:
     missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing in PARTS:
         return DependencyMissing.of_extra(f"the Python package {missing}", PARTS[missing])
+    if missing == DEVELOPMENT:
+        return DependencyMissing(
+            what_is_missing="the part of Thermocline for `dev` and `demo`, which serving images leave out,",
+            how_to_get="pip install '.[ingest,serving]'      (in a checkout of Thermocline; then repeat it)",
+        )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return BadParameter(name="output", problem=error.strerror or str(error))
     return InternalError.of(error, f"`{_command_path(arguments)}`")

@@ -23,7 +23,7 @@ from thermocline.text.typed import command
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from maintenance.measure import FileMeasure, TableMeasure
+    from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure
     from maintenance.plan import PlannedTask
     from maintenance.status import Examined
 
@@ -186,14 +186,7 @@ def explain(
         ("scan", f"{now.scan:,.1f} ms; {best.scan:,.1f} ms after rewriting all"),
         ("lookup", f"{now.lookup:,.2f} ms; {best.lookup:,.2f} ms after rewriting all"),
     )
-    advice = (
-        f"Worth rewriting: {task.reason}. That would read {counted(len(task.files), 'file')} "
-        f"({shown_bytes(task.bytes)}), take {_seconds(task.cost_ms)}, and save readers "
-        f"{_seconds(task.saves_ms)} per hour for {task.lasts_hours:,.1f} hours."
-        if task is not None
-        else "Not worth rewriting: it would cost more than readers save within a day, or until ingest "
-        "merges the small files by itself."
-    )
+    advice = _advice(found, measured, task)
     rates = (
         f"Assumes {found.settings.scans_per_hour:g} scans per hour and "
         f"{found.settings.lookups_per_second:g} lookups per second over all buckets (see [maintenance])."
@@ -378,3 +371,28 @@ def _seconds(ms: float) -> str:
 
 def _when(at_ms: int | None) -> str:
     return "none in the table's history" if at_ms is None else iso_time(at_ms)
+
+
+def _advice(found: Examined, measured: BucketMeasure, task: PlannedTask | None) -> str:
+    """What maintenance makes of a bucket, by the rules of `maintenance.plan`."""
+    from maintenance.plan import FORCED_DEAD_RATIO
+
+    forced = f"more than {FORCED_DEAD_RATIO:.0%} of its rows are dead"
+    is_forced = measured.dead_ratio > FORCED_DEAD_RATIO
+    if task is not None:
+        first = "Worth rewriting"
+        if task.is_forced and not task.is_bucket_change:
+            first = f"To be rewritten in any case, since {forced}"
+        return (
+            f"{first}: {task.reason}. That would read {counted(len(task.files), 'file')} "
+            f"({shown_bytes(task.bytes)}), take {_seconds(task.cost_ms)}, and save readers "
+            f"{_seconds(task.saves_ms)} per hour for {task.lasts_hours:,.1f} hours."
+        )
+    if found.measured.remembers_deletes:
+        return "Not rewritten: maintenance rewrites no table with order by a column; only batches join files."
+    if is_forced:
+        return f"Not to be rewritten, though {forced}: ingest will merge the files by itself within an hour."
+    return (
+        "Not worth rewriting: it would cost more than readers save within a day, or until ingest "
+        "merges the small files by itself."
+    )

@@ -176,7 +176,7 @@ class DefinitionNewer(TableError):
     exit_code = ExitCode.USAGE
     _what = "the definition of table {table} was written by {_writer}; this is release {running}: {detail}."
     _state = "nothing was read or written."
-    _next = "upgrade Thermocline here to {_wanted}, then run the same command again"
+    _next = "upgrade Thermocline here to {_wanted}, then: thermocline table show {table}"
 
     table: str
     written_by: str

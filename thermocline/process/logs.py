@@ -7,6 +7,7 @@ log.info("batch committed", extra=fields(table="profiles", snapshot_id=123, rows
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -18,6 +19,10 @@ Level = Literal["debug", "info", "warning", "error"]
 
 # Their INFO lines are about themselves, once per request, connection or process, and would bury ours.
 CHATTY: Final = ("py4j", "httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio", "urllib3")
+
+
+# Ours, and those that are printed beside them.
+_COMMAND: Final = re.compile(r"(?<![\w./-])(thermocline|make|pip install|rm|kill) [^\s]")
 
 
 def fields(**data: object) -> dict[str, object]:
@@ -67,9 +72,12 @@ class _JsonLines(logging.Formatter):
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    """The fields; ``next`` only where it has a command: what is to be waited for is waited for by itself."""
     data: dict[str, object] = getattr(record, "fields", {})
-    # Of an error, what to do next is a command.
-    return {name: as_typed(str(value)) if name == "next" else value for name, value in data.items()}
+    shown = {name: as_typed(str(value)) if name == "next" else value for name, value in data.items()}
+    if not _COMMAND.search(str(shown.get("next", ""))):
+        shown.pop("next", None)
+    return shown
 
 
 def _one_line(text: str) -> str:
