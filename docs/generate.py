@@ -448,6 +448,10 @@ def metrics_page() -> str:
         name = described.name + ("_total" if described.type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  it has no public name
         rows.append((f"`{name}`", described.type, labels, described.documentation))
+    for family in metrics.USAGE.describe():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in family._labelnames)  # type: ignore[attr-defined]  # noqa: SLF001
+        rows.append((f"`{name}`", family.type, labels, family.documentation))
     parts = [
         "# Metrics",
         NOTE,
@@ -505,7 +509,8 @@ _METRICS_INTRODUCTION: Final = """\
 `--metrics-port` (the metrics of views).
 
 On a server, counters and histograms cover all API processes. Gauges show the state at the moment of the
-request; those of a table's files show what the last commit left. Base units are seconds, bytes and records.
+request; those of a table's files show what the last commit left. `process_*` covers all processes of the
+server, or the one of ingest, without Spark's JVM and workers. Base units are seconds, bytes and records.
 [Watching](../watching.md) says which metrics should wake you."""
 
 _SAFETY_INTRODUCTION: Final = """\

@@ -296,7 +296,8 @@ async def metrics(worker: OfWorker) -> Response:
     for table in worker.tables:
         table.measure()
     await asyncio.to_thread(worker.measure_jobs)
-    return Response(measures.render(), headers={"content-type": CONTENT_TYPE})
+    content = await asyncio.to_thread(measures.render)  # counts the open files of each process
+    return Response(content, headers={"content-type": CONTENT_TYPE})
 
 
 @operations.get("/version", name="version", summary="The version of Thermocline", responses=problems())
@@ -342,7 +343,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
-    return Requests(api, DirectLookups(tables).body, cors_origins=settings.cors_origins)
+    return Requests(api, DirectLookups(tables).body, cors_origins=settings.cors_origins, tables=definitions)
 
 
 def _json(content: Any) -> Response:

@@ -17,11 +17,11 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from thermocline.process import metrics
+from thermocline.process.usage import MULTIPROCESS_FOLDER
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-MULTIPROCESS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 # What was answered the short way is counted this late at most; of a worker's last moment it is not.
 TALLY_SECONDS: Final = 0.1
 
@@ -153,4 +153,7 @@ class _OverWorkers(Collector):
     def collect(self) -> Iterable[Metric]:
         counted = MultiProcessCollector(None).collect()  # type: ignore[no-untyped-call]
         yield from (metric for metric in counted if metric.type != "gauge")
-        yield from (metric for metric in metrics.REGISTRY.collect() if metric.type == "gauge")
+        own = [metric.name for metric in metrics.USAGE.describe()]  # it speaks for all processes
+        yield from (
+            metric for metric in metrics.REGISTRY.collect() if metric.type == "gauge" or metric.name in own
+        )

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,6 +112,7 @@ class Requests:
         known_rows: Callable[[str, bytes], bytes | None],
         admit: Admit = admit_everyone,
         cors_origins: Sequence[str] = (),
+        tables: Iterable[str] = (),
     ) -> None:
         self.api = api
         self._known_rows = known_rows
@@ -126,7 +127,8 @@ class Requests:
                 allow_headers=_CORS_HEADERS,
                 expose_headers=_CORS_EXPOSED,
             )
-        self.known_answers = Tally(_seconds_of(ROWS_PATH), _answers_of("GET", ROWS_PATH, "200"))
+        self._tables = frozenset(tables)
+        self._known_answers: dict[str, Tally] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes one request on."""
@@ -160,7 +162,7 @@ class Requests:
                 raise  # the answer has begun: all that is left is to break it off
             await problem_response(problem, scope["path"])(scope, receive, send_named)
         finally:
-            _answers_of(scope["method"], _route(scope), str(status)).inc()
+            _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
 
     def known(self, table: str, query: bytes, given_id: str | None) -> tuple[bytes, bytes] | None:
         """The lines of its own headers and the body of a 200 to a GET of ``ROWS_PATH``, if nothing is read.
@@ -175,12 +177,26 @@ class Requests:
         if body is None:
             return None
         lines = _ROWS_LINES % (len(body), _request_id(given_id).encode())
-        self.known_answers.add(time.perf_counter() - started)
+        tally = self._known_answers.get(table)
+        if tally is None:
+            tally = Tally(_seconds_of(ROWS_PATH), _answers_of(table, "GET", ROWS_PATH, "200"))
+            self._known_answers[table] = tally
+        tally.add(time.perf_counter() - started)
         return lines, body
+
+    def count_known(self) -> None:
+        """Counts the answers of ``known`` now, rather than in a moment."""
+        for tally in self._known_answers.values():
+            tally.count()
+
+    def _table(self, scope: Scope) -> str:
+        """The table that the path names, if there is one: the number of label values is bounded."""
+        name: str = scope.get("path_params", {}).get("table", "")
+        return name if name in self._tables else ""
 
     def refused(self, error: ThermoclineError) -> tuple[int, bytes, bytes]:
         """Status, lines of its own headers and body of the answer to bytes that are no request."""
-        _answers_of("unknown", "unknown", str(error.http_status)).inc()
+        _answers_of("", "unknown", "unknown", str(error.http_status)).inc()
         body = msgspec.json.encode(_problem(error, ""))
         lines = _REFUSED_LINES % (len(body), PROBLEM_TYPE.encode(), _request_id(None).encode())
         return error.http_status, lines, body

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from serving.children import DRAIN_SECONDS, listening_file
-from serving.measures import MULTIPROCESS_FOLDER
 from thermocline.errors import ThermoclineError
 from thermocline.process import logs
 from thermocline.process.logs import fields
 from thermocline.process.title import entitle
+from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,6 +150,7 @@ def run_jobs(served: Served) -> None:
 def _become_child(served: Served, stop: Callable[[], object]) -> None:
     """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
     entitle(multiprocessing.current_process().name)
+    note_process()
     logs.configure(served.log_level, served.log_json)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's alone

@@ -24,7 +24,6 @@ from serving.children import Child, Children, listening_file
 from serving.follower import problem_of
 from serving.hot.disk import try_lock
 from serving.layout import LOCK, SPILL
-from serving.measures import MULTIPROCESS_FOLDER
 from serving.processes import Served, bound, family, run_jobs, run_rows, run_tailers, run_trino, run_worker
 from serving.tailer_status import forget_status
 from serving.trino.listener import tls_of
@@ -34,6 +33,7 @@ from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.title import entitle
+from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.settings import problems_of_exposure
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ def _counted_together() -> Iterator[Path]:
     """A folder for the metrics of all processes that are started meanwhile."""
     with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as folder:
         os.environ[MULTIPROCESS_FOLDER] = folder
+        note_process()
         try:
             yield Path(folder)
         finally:

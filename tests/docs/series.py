@@ -27,6 +27,9 @@ def series() -> dict[str, tuple[str, ...]]:
         if isinstance(metric, MetricWrapperBase):
             (described,) = metric.describe()
             named |= {described.name + end: metric._labelnames for end in SUFFIXES[described.type]}
+    for family in metrics.USAGE.describe():
+        end = "_total" if family.type == "counter" else ""
+        named[family.name + end] = family._labelnames  # type: ignore[attr-defined]
     return named
 
 

@@ -402,8 +402,13 @@ def test_metrics_show_offsets_ages_and_requests(served: SimpleNamespace) -> None
     assert 'thermocline_end_offset{partition="0",table="profiles",topic="profiles"} 4.0' in text
     assert 'thermocline_age_seconds{table="profiles"} 0.0' in text
     assert 'thermocline_bad_records{stage="key",table="profiles"} 2.0' in text
-    assert 'thermocline_requests_total{method="GET",route="/v1/tables/{table}/rows",status="200"}' in text
-    assert 'thermocline_requests_total{method="GET",route="unknown",status="404"}' in text
+    assert (
+        'thermocline_requests_total{method="GET",route="/v1/tables/{table}/rows",status="200",table="profiles"}'
+        in text
+    )
+    assert 'thermocline_requests_total{method="GET",route="unknown",status="404",table=""}' in text
+    served.client.get("/v1/tables/nobody")
+    assert 'table="nobody"' not in served.client.get("/metrics").text
 
 
 def test_a_server_without_an_index_is_alive_and_not_ready(

@@ -104,7 +104,7 @@ def _move_on(served: SimpleNamespace, chance: random.Random) -> None:
         world.commit()
         world.publish()
         served.table.refresh()
-    world.clock.advance(chance.choice([0, 0, 0.25, 7.0]))
+    world.clock.advance(chance.choice([0, 0, 4.0, 7.0]))
 
 
 def _forget(served: SimpleNamespace, chance: random.Random) -> None:
@@ -114,7 +114,7 @@ def _forget(served: SimpleNamespace, chance: random.Random) -> None:
 
 
 def _counted(served: SimpleNamespace) -> Counter[Any]:
-    served.app.known_answers.count()
+    served.app.count_known()
     samples = [
         sample for one in (REQUESTS, REQUEST_SECONDS) for metric in one.collect() for sample in metric.samples
     ]

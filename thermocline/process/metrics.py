@@ -1,4 +1,7 @@
-"""The metrics of a process, all named ``thermocline_*``, in base units (seconds, bytes, records)."""
+"""The metrics of a process, in base units (seconds, bytes, records).
+
+All are named ``thermocline_*``, but for those of processes, which have Prometheus's own names.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from thermocline.process.usage import Usage
+
 REGISTRY: Final = CollectorRegistry()
+USAGE: Final = Usage()
+REGISTRY.register(USAGE)
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 # From a hot lookup (about 0.1 ms) to a request that waits for Thermocline-Read-After (10 s).
@@ -34,8 +41,8 @@ class BatchedHistogram(Histogram):
 
 REQUESTS: Final = Counter(
     "thermocline_requests",
-    "Answered HTTP requests, by method, route and status.",
-    ("method", "route", "status"),
+    "Answered HTTP requests, by table (empty if it concerns none), method, route and status.",
+    ("table", "method", "route", "status"),
     registry=REGISTRY,
 )
 REQUEST_SECONDS: Final = BatchedHistogram(

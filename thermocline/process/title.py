@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from setproctitle import setproctitle
 
 from thermocline.text.typed import PROGRAM
 
-__all__ = ["entitle"]
+__all__ = ["entitle", "title"]
+
+_TITLES: Final = [""]
 
 
 def entitle(what: str) -> None:
     """Call this process ``thermocline: WHAT``, such as ``thermocline: ingest orders``."""
     setproctitle(f"{PROGRAM}: {what}")
+    _TITLES[0] = what
+
+
+def title() -> str:
+    """What this process was last called; empty if it never was."""
+    return _TITLES[0]
