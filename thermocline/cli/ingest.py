@@ -145,8 +145,8 @@ def reconcile(context: typer.Context, name: TableName, as_json: AsJson = False) 
     advice = [
         Text(
             f"{one.note} can't be read. If batch {one.batch_id} landed, its rows are in the table; if not, "
-            "they are read from the log again, and its files, which are kept, are orphans: thermocline "
-            f"maintain orphans {name}. Nothing else is lost: delete the note."
+            "they are read from the log again, and its files, which are kept, are orphans: "
+            f"{command(f'maintain orphans {name}')}. Nothing else is lost: delete the note."
         )
         for one in unreadable
     ]
