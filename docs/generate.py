@@ -283,6 +283,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "With `sequence_by`: the minimum time for which a delete is remembered, so that a late upsert loses "
         "against it; 1 to 87,600."
     ),
+    "tables.NAME.unavailable_value_placeholder": (
+        'With `envelope = "debezium"`: the connector\'s `unavailable.value.placeholder`, if that is not '
+        "Debezium's default, which always counts, too; can't be altered. See "
+        "[formats](../formats.md#debezium)."
+    ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
         "End the view `_live` at literal offsets, which are replaced every two seconds. This is always done "

@@ -19,7 +19,7 @@ from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
 from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.errors import ExitCode
-from thermocline.rules.decode.debezium import UNAVAILABLE
+from thermocline.rules.definition import UNAVAILABLE
 
 pytestmark = pytest.mark.full
 

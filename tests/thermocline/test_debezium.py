@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from thermocline.errors import AlterationRefused, ConfigInvalid
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.decode import Decoded, Stage, decoder_for, records_table
-from thermocline.rules.decode.debezium import UNAVAILABLE
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import UNAVAILABLE, LiveTable
 from thermocline.rules.fold import fold
 
 CUSTOMERS = LiveTable.build(
@@ -223,6 +225,79 @@ def test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text(left_out: dic
     assert decoder_for(CUSTOMERS).decode([b'{"id":7}'], [beside_what_no_column_reads]).bad == [bad]
     inside = {"name": f"about {UNAVAILABLE}", "other": UNAVAILABLE, "sizes": [*UNAVAILABLE.encode(), 1]}
     assert decode((7, event("u", after=ANN | inside))).columns["name"] == [inside["name"]]
+
+
+CUSTOM = "__ungeändert/1__"
+CUSTOM_FORMS: list[tuple[str, str]] = [
+    ("name", '"__ungeändert/1__"'),
+    ("name", '"__unge\\u00e4ndert\\/1__"'),
+    ("name", '"X191bmdlw6RuZGVydC8xX18="'),  # binary.handling.mode = base64
+    ("name", '"5f5f756e6765c3a46e646572742f315f5f"'),  # hex
+    ("photo", '"X191bmdlw6RuZGVydC8xX18="'),
+    ("photo", '"__ungeändert/1__"'),
+    ("tags", '[ "__ungeändert/1__" ]'),
+    ("sizes", "[95,95,117,110,103,101,-61,-92,110,100,101,114,116,47,49,95,95]"),
+    ("sizes", "[95, 95, 117, 110, 103, 101, 195, 164, 110, 100, 101, 114, 116, 47, 49, 95, 95]"),
+    ("sizes", "[ 95.0 ,95.0,117,110,103,101,195,164,110,100,101,114,116,47,49,95,95]"),
+    (
+        "tags",
+        '["95","95","117","110","103","101","-61","-92","110","100","101","114","116","47","49","95","95"]',
+    ),
+    ("owners", '[ "45cfdabd-8445-36bb-82bb-d3b96287c2ca" ]'),
+    ("labels", '{"__ungeändert/1__": "__ungeändert/1__"}'),
+    ("name", '"{\\"__ungeändert/1__\\": \\"__ungeändert/1__\\"}"'),
+    ("notes", '[ "__ungeändert/1__" ]'),
+    ("name", '"__debezium_unavailable_value"'),
+    ("sizes", f"{list(UNAVAILABLE.encode())}"),
+]
+
+
+@pytest.mark.parametrize(("column", "token"), CUSTOM_FORMS)
+def test_a_placeholder_of_the_connectors_own_is_not_taken_for_a_value_in_any_form(
+    column: str, token: str
+) -> None:
+    """Without the setting, such a text is a value; with it, Debezium's default still is a placeholder."""
+    value = f'{{"op":"u","after":{{"id":7,"{column}":{token}}}}}'.encode()
+    custom = replace(CUSTOMERS, unavailable_value_placeholder=CUSTOM, partial_updates=True)
+    decoded = decoder_for(custom).decode([b'{"id":7}'], [value])
+    assert (decoded.bad, decoded.absent) == ([], [(column,)])
+    if UNAVAILABLE not in token and column == "name":
+        (row,) = decoder_for(replace(CUSTOMERS)).decode([b'{"id":7}'], [value]).columns["name"]
+        assert row == json.loads(token)
+
+
+def test_a_placeholder_may_be_spelled_in_bytes() -> None:
+    """One of its forms is base64 of the URL's alphabet, as binary.handling.mode = base64-url-safe has it."""
+    table = replace(CUSTOMERS, unavailable_value_placeholder="hex:fbff", partial_updates=True)
+    tokens = ["+/8=", "-_8=", "fbff", "hex:fbff"]
+    values = [f'{{"op":"u","after":{{"name":"{token}"}}}}'.encode() for token in tokens]
+    decoded = decoder_for(table).decode([b'{"id":7}'] * 4, values)
+    assert [("name" in absent) for absent in decoded.absent or ()] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"unavailable_value_placeholder": ""}, "is empty"),
+        ({"unavailable_value_placeholder": "hex:"}, "is empty"),
+        ({"unavailable_value_placeholder": "hex:5"}, "not hexadecimal"),
+        ({"unavailable_value_placeholder": "x", "envelope": "plain"}, 'set envelope = "debezium"'),
+    ],
+)
+def test_a_placeholder_that_can_be_none_is_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigInvalid, match=problem):
+        LiveTable.build(
+            name="t", identifier="a.t", topics=["t"], key=["id"], columns={"id": "int"},
+            **({"envelope": "debezium"} | settings),
+        )  # fmt: skip
+
+
+def test_the_placeholder_is_part_of_the_definition() -> None:
+    custom = replace(CUSTOMERS, unavailable_value_placeholder=CUSTOM)
+    assert LiveTable.from_json(custom.to_json(), "customers") == custom
+    assert "unavailable" not in CUSTOMERS.to_json()
+    with pytest.raises(AlterationRefused, match="unavailable_value_placeholder can't become"):
+        plan_alteration(CUSTOMERS, custom)
 
 
 def test_a_key_that_has_a_payload_itself_is_taken_as_it_is() -> None:

@@ -18,9 +18,8 @@ from tests.thermocline.alone import alone_and_together_are_the_same
 from tests.thermocline.registered import Registered, framed
 from tests.thermocline.test_avro import spoiled
 from thermocline.rules.decode import Decoded, Stage, decoder_for
-from thermocline.rules.decode.debezium import UNAVAILABLE
 from thermocline.rules.decode.schema_documents import WriterSchema
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import UNAVAILABLE, LiveTable
 from thermocline.rules.protobuf_schema import message_at
 from thermocline.schemas.protobuf_compiler import compiled
 

@@ -18,9 +18,8 @@ from tests.thermocline.alone import alone_and_together_are_the_same
 from tests.thermocline.registered import Registered, framed
 from tests.thermocline.test_avro import events, spoiled, written
 from thermocline.rules.decode import Decoded, Stage, decoder_for
-from thermocline.rules.decode.debezium import UNAVAILABLE
 from thermocline.rules.decode.framing import SchemaId
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import UNAVAILABLE, LiveTable
 
 FUZZED, FUZZED_FULL = 5_000, 200_000
 
@@ -255,6 +254,26 @@ def test_arrays_of_dates_and_of_json_that_the_event_leaves_out_are_not_taken_for
     )
     assert decoded.columns["days"] == [[date(1970, 1, 1), date(1970, 4, 6)]]
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(1, Stage.CONTRACT), (2, Stage.CONTRACT)]
+
+
+def test_a_placeholder_of_the_connectors_own_is_not_taken_for_a_value() -> None:
+    columns = {"id": "int", "name": "string", "photo": "binary", "days": "list<date>", "tags": "list<string>"}
+    table = replace(
+        customers(columns=columns), unavailable_value_placeholder="__unverändert__", partial_updates=True
+    )
+    text = "__unverändert__"
+    signed = [95, 95, 117, 110, 118, 101, 114, -61, -92, 110, 100, 101, 114, 116, 95, 95]
+    values = [
+        event("u", row(name=text, photo=text.encode(), days=signed, tags=[text])),
+        event("u", row(name="X191bnZlcsOkbmRlcnRfXw==", photo=UNAVAILABLE.encode(), tags=["a"])),
+        event("c", row(name=text)),
+    ]
+    decoded = decoder_for(table, REGISTRY).decode([body(1, {"id": 7})] * 3, values)
+    assert [set(absent) for absent in decoded.absent or ()] == [
+        {"name", "photo", "days", "tags"},
+        {"name", "photo"},
+    ]
+    assert [(bad.index, bad.stage) for bad in decoded.bad] == [(2, Stage.CONTRACT)]
 
 
 def test_an_array_that_the_event_leaves_out_is_not_taken_for_its_items() -> None:

@@ -12,10 +12,9 @@ from tests.thermocline import test_debezium_protobuf, test_debezium_schemas
 from tests.thermocline.registered import Registered, framed
 from tests.thermocline.test_avro import written
 from thermocline.rules.decode import Decoded, Stage, decoder_for
-from thermocline.rules.decode.debezium import UNAVAILABLE
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import UNAVAILABLE, LiveTable
 from thermocline.rules.protobuf_schema import message_at
 from thermocline.schemas.protobuf_compiler import compiled
 

@@ -49,6 +49,7 @@ FIXED: Final = {
     "value_message": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
     "partial_updates": "the same record must mean the same row whenever it is read",
+    "unavailable_value_placeholder": "the same record must mean the same row whenever it is read",
     "sequence_by": "the rows in the table, and the deletes that it remembers, were ordered by it",
     "entity": "rows are placed and looked up by it",
     "format_version": "the deletes in the table are written in its form",

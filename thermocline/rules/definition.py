@@ -35,11 +35,13 @@ __all__ = [
     "SEQUENCE",
     "TOMBSTONE",
     "TOMBSTONE_RETENTION_HOURS",
+    "UNAVAILABLE",
     "Column",
     "DeleteRule",
     "LiveTable",
     "OnError",
     "OnErrorMode",
+    "placeholder_bytes",
     "problems_of_new_names",
     "spelled_schema",
     "with_next_ids",
@@ -88,6 +90,8 @@ SEQUENCE_KINDS: Final = (Kind.INT, Kind.LONG, Kind.DATE, Kind.TIMESTAMPTZ, Kind.
 TOMBSTONE_RETENTION_HOURS: Final = 168
 """A week, as Kafka keeps records by default: what comes later than that is rarely waited for."""
 TOMBSTONE_RETENTION_HOURS_MAX: Final = 87_600  # ten years
+UNAVAILABLE: Final = "__debezium_unavailable_value"
+"""By default, what Debezium writes in place of a value that a change left alone, and that was not logged."""
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -246,7 +250,7 @@ class LiveTable:
     was changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never
     changed. ``partial_updates``: a record may leave columns of its row as they are. ``sequence_by`` are the
     value columns that order a key's records; without them, it is their offsets. Then deletes are remembered
-    for ``tombstone_retention_hours``.
+    for ``tombstone_retention_hours``. ``unavailable_value_placeholder`` as Debezium's connector has it.
     """
 
     name: str
@@ -276,6 +280,7 @@ class LiveTable:
     partial_updates: bool = False
     sequence_by: tuple[str, ...] = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
+    unavailable_value_placeholder: str = UNAVAILABLE
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -306,6 +311,7 @@ class LiveTable:
         partial_updates: bool = False,
         sequence_by: Sequence[str] = (),
         tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS,
+        unavailable_value_placeholder: str = UNAVAILABLE,
         field_ids: Mapping[str, int] | None = None,
         nested_ids: Mapping[str, Sequence[int]] | None = None,
         provenance_id: int | None = None,
@@ -353,6 +359,7 @@ class LiveTable:
             partial_updates=partial_updates,
             sequence_by=tuple(sequence_by),
             tombstone_retention_hours=tombstone_retention_hours,
+            unavailable_value_placeholder=unavailable_value_placeholder,
         )
         problems += _problems_of_nested_names(parsed)
         problems += _problems_of_key(live_table, declared=list(columns))
@@ -361,6 +368,7 @@ class LiveTable:
         problems += _problems_of_schemas(live_table)
         problems += _problems_of_partial_updates(live_table)
         problems += _problems_of_events(live_table)
+        problems += _problems_of_placeholder(live_table)
         problems += _problems_of_sequence(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
@@ -405,6 +413,8 @@ class LiveTable:
                 del fields[field]
         if not self.sequence_by:
             del fields["tombstone_retention_hours"]
+        if self.unavailable_value_placeholder == UNAVAILABLE:
+            del fields["unavailable_value_placeholder"]
         fields["columns"] = [
             {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
         ]
@@ -542,6 +552,7 @@ class LiveTable:
 
 _PROVENANCE_KINDS: Final = (Kind.STRING, Kind.INT, Kind.LONG, Kind.TIMESTAMPTZ)
 _PROVENANCE_ARROW: Final = tuple(ColumnType(kind).arrow for kind in _PROVENANCE_KINDS)
+_HEX: Final = "hex:"
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
@@ -551,6 +562,14 @@ def unknown_settings(text: str) -> tuple[str, ...]:
         return tuple(sorted(json.loads(text).keys() - {*_STORED_FIELDS}))
     except (ValueError, AttributeError):
         return ()
+
+
+def placeholder_bytes(setting: str) -> bytes:
+    """The bytes of Debezium's ``unavailable.value.placeholder``: those of a text, or spelled ``hex:...``.
+
+    Raises `ValueError` where these are none.
+    """
+    return bytes.fromhex(setting.removeprefix(_HEX)) if setting.startswith(_HEX) else setting.encode()
 
 
 def problems_of_new_names(names: Iterable[str]) -> Iterable[str]:
@@ -792,6 +811,19 @@ def _problems_of_events(table: LiveTable) -> Iterable[str]:
             yield f"the key column {column.name} can't come from the event: use the key"
         elif column.event and table.envelope != "debezium":
             yield f'column {column.name} comes from the event around the row: set envelope = "debezium"'
+
+
+def _problems_of_placeholder(table: LiveTable) -> Iterable[str]:
+    setting = table.unavailable_value_placeholder
+    if setting != UNAVAILABLE and table.envelope != "debezium":
+        yield 'unavailable_value_placeholder is about Debezium\'s events: set envelope = "debezium"'
+    try:
+        is_empty = not placeholder_bytes(setting)
+    except ValueError:
+        yield f'unavailable_value_placeholder is "{setting}", and what follows hex: is not hexadecimal'
+    else:
+        if is_empty:
+            yield "unavailable_value_placeholder is empty, and would be taken for empty values"
 
 
 def _problems_of_sequence(table: LiveTable) -> Iterable[str]:

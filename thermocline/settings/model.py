@@ -23,7 +23,7 @@ from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
-from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, LiveTable
+from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, UNAVAILABLE, LiveTable
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.schemas.registry import SchemaRegistry
 
@@ -382,6 +382,7 @@ class TableSettings(_Section):
     partial_updates: bool = False
     sequence_by: Names = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
+    unavailable_value_placeholder: str = UNAVAILABLE
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -426,6 +427,7 @@ class TableSettings(_Section):
             partial_updates=self.partial_updates,
             sequence_by=self.sequence_by,
             tombstone_retention_hours=self.tombstone_retention_hours,
+            unavailable_value_placeholder=self.unavailable_value_placeholder,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS
+from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, UNAVAILABLE
 
 __all__ = ["put_right"]
 
@@ -23,6 +23,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "partial_updates": False,
     "sequence_by": [],
     "tombstone_retention_hours": TOMBSTONE_RETENTION_HOURS,
+    "unavailable_value_placeholder": UNAVAILABLE,
 }
 
 

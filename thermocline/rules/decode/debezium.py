@@ -3,21 +3,15 @@
 In JSON, an event's bytes have those of the row. In other formats, event and row are read at once, the row by
 paths into the event.
 
-Source: Debezium reference documentation, "Change events" of the PostgreSQL and MySQL connectors; Kafka
-Connect's JsonConverter, which puts each document beside its schema where ``schemas.enable`` is on.
+Source: Debezium reference documentation, "Change events" of the PostgreSQL and MySQL connectors.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, timedelta
-from hashlib import md5
 from itertools import compress
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 
@@ -28,27 +22,13 @@ from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_documents import refused_as_a_whole
 from thermocline.rules.decode.json_object import REFUSALS
-from thermocline.rules.decode.payload import json_row
 from thermocline.rules.decode.record import Bad, Stage
+from thermocline.rules.decode.unavailable import Unavailable
 from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
 from thermocline.rules.headers import HeadersOf
 
-__all__ = ["UNAVAILABLE", "DebeziumEnvelope", "JsonDebeziumEnvelope"]
+__all__ = ["DebeziumEnvelope", "JsonDebeziumEnvelope"]
 
-UNAVAILABLE: Final = "__debezium_unavailable_value"
-"""What stands in place of a large value that the change left alone, and the database did not log."""
-# Of an array of UUIDs, the one that Java makes of the text.
-# Source: Debezium, ``UnchangedToastedPlaceholder`` of the PostgreSQL connector.
-_UNAVAILABLE_UUID: Final = str(
-    UUID(bytes=md5(UNAVAILABLE.encode(), usedforsecurity=False).digest(), version=3)
-)
-# Of an hstore that is given as JSON.
-_UNAVAILABLE_MAP: Final = json.dumps({UNAVAILABLE: UNAVAILABLE}, separators=(",", ":"))
-_UNAVAILABLE_TEXTS: Final = frozenset({UNAVAILABLE, base64.b64encode(UNAVAILABLE.encode()).decode()})
-_UNAVAILABLE_BYTES: Final = (
-    *(text.encode() for text in (*_UNAVAILABLE_TEXTS, _UNAVAILABLE_UUID)),
-    ",".join(map(str, UNAVAILABLE.encode())).encode(),  # of an array of numbers
-)
 _NOT_THERE: Final = "the change did not touch this value, and the event does not have it"
 _UPSERTS: Final = frozenset({"c", "r", "u"})  # created, read by a snapshot, updated
 _UPDATE: Final = "u"
@@ -57,29 +37,6 @@ _TRUNCATE: Final = "t"
 _NULL: Final = msgspec.Raw(b"null")
 _AFTER: Final = "after"
 _OP: Final = "_op"  # no column has such a name
-# Of arrays and maps, too; an array of numbers has those of the text's bytes.
-_UNAVAILABLE_SHAPES: Final[list[Any]] = [
-    [_UNAVAILABLE_UUID],
-    _UNAVAILABLE_MAP,
-    *(
-        shape
-        for text in sorted(_UNAVAILABLE_TEXTS)
-        for shape in (text, [text], {text: text}, list(text.encode()))
-    ),
-]
-# Once read by a schema, an array of numbers may be one of dates, and an array of JSON has it as JSON.
-_UNAVAILABLE_TYPED: Final[list[Any]] = [
-    [(date(1970, 1, 1) + timedelta(days=day)).isoformat() for day in UNAVAILABLE.encode()],
-    [json.dumps(UNAVAILABLE)],
-]
-_UNAVAILABLE_JSON: Final = frozenset(
-    json.dumps(shape, separators=(",", ":")) for shape in (*_UNAVAILABLE_SHAPES, *_UNAVAILABLE_TYPED)
-)
-_UNAVAILABLE_VALUES: Final[dict[Kind, frozenset[Any]]] = {
-    Kind.STRING: frozenset({UNAVAILABLE, _UNAVAILABLE_MAP}),
-    Kind.BINARY: frozenset({UNAVAILABLE.encode()}),
-    Kind.JSON: _UNAVAILABLE_JSON,
-}
 
 
 class _Event(msgspec.Struct):
@@ -109,6 +66,7 @@ class JsonDebeziumEnvelope:
         self._columns = [column for column in definition.value_columns if column.is_in_row]
         self._is_partial = definition.partial_updates
         self._event = msgspec.json.Decoder(_Event).decode
+        self._unavailable = Unavailable(definition)
 
     def open(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> Parts:
         """See `Envelope`."""
@@ -147,14 +105,13 @@ class JsonDebeziumEnvelope:
 
     def _missing(self, row: bytes) -> list[Column]:
         """The columns whose value is not there; most rows are told at a glance to have all."""
-        if any(text in row for text in _UNAVAILABLE_BYTES):  # safety: debezium-unavailable
-            return list(self._unavailable(row))
-        return []
-
-    def _unavailable(self, row: bytes) -> Iterator[Column]:
-        for column in self._columns:
-            if _value_at(msgspec.Raw(row), column.read_from) in _UNAVAILABLE_SHAPES:
-                yield column
+        if not self._unavailable.may_be_in(row):  # safety: debezium-unavailable
+            return []
+        return [
+            column
+            for column in self._columns
+            if self._unavailable.is_value(_value_at(msgspec.Raw(row), column.read_from))
+        ]
 
 
 def _value_at(document: msgspec.Raw, path: Sequence[str]) -> Any:
@@ -175,9 +132,8 @@ class DebeziumEnvelope:
         self._may_be_empty = definition.format in EMPTY_FORMATS
         self._is_partial = definition.partial_updates
         columns = [column for column in definition.value_columns if column.is_in_row]
-        self._watched = [
-            column for column in columns if column.type.fields or column.type.kind in _UNAVAILABLE_VALUES
-        ]
+        self._unavailable = Unavailable(definition)
+        self._watched = [column for column in columns if self._unavailable.watches(column.type)]
         op = Column(_OP, ColumnType(Kind.STRING), 0, ("op",))
         after = Column(PRESENCE, ColumnType(Kind.JSON), 0, (_AFTER,))
         inside = [replace(column, path=(_AFTER, *column.read_from)) for column in columns]
@@ -206,7 +162,7 @@ class DebeziumEnvelope:
     def _mark_unavailable(self, rows: Rows, ops: Sequence[str | None]) -> None:
         """Refuses rows that lack a value; with partial updates, an update leaves the value as it is."""
         for column in self._watched:
-            for index in _unavailable(column, rows.columns[column.name]):
+            for index in self._unavailable.places(column.type, rows.columns[column.name]):
                 if self._is_partial and ops[index] == _UPDATE:  # safety: debezium-unavailable-new-typed
                     rows.columns[column.name][index] = UNSET
                 else:
@@ -219,15 +175,6 @@ def _refused_event(refusal: tuple[Column | None, str] | None) -> str:
         return ""
     column, why = refusal
     return why if column is None or column.name == _OP else ""
-
-
-def _unavailable(column: Column, values: Sequence[Any]) -> list[int]:
-    """Where values are not there, but what stands in their place."""
-    unavailable = _UNAVAILABLE_VALUES.get(column.type.kind, _UNAVAILABLE_JSON)
-    said = [json_row(value).decode() for value in values] if column.type.fields else values
-    if unavailable.isdisjoint(said):  # safety: debezium-unavailable-typed
-        return []
-    return [index for index, value in enumerate(said) if value in unavailable]
 
 
 def _of_upserts(columns: dict[str, list[Any]], refused: Refusals, deletes: Sequence[bool]) -> Rows:
