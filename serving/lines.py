@@ -2,7 +2,7 @@
 
 A value in CSV is spelled as in JSON, without its quotes, but for doubles, which Arrow spells (``1``,
 ``1e+16``); what is nested is the text of its JSON. Text is always in quotes, and null is nothing at all, so
-the two can be told apart: ``,"",`` and ``,,``. Decimals are in quotes where they have more than six places.
+the two can be told apart: ``,"",`` and ``,,``. Numbers never are in quotes, nor are decimals.
 Source: RFC 4180; JSON lines is one JSON document a line.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,17 +34,18 @@ def encode_json_lines(columns: Sequence[Column], batches: Iterable[pa.RecordBatc
     """The rows as JSON objects, each in a line."""
     row = row_form(columns)
     for piece in _pieces(batches):
-        values = [natural(of.type, array) for of, array in zip(columns, piece.columns, strict=True)]
+        values = [_values(of.type, array) for of, array in zip(columns, piece.columns, strict=True)]
         yield json_lines(row(*cells) for cells in zip(*values, strict=True))
 
 
 def encode_csv(columns: Sequence[Column], batches: Iterable[pa.RecordBatch]) -> Generator[bytes]:
     """A header and the rows."""
-    names = pa.schema([(column.name, pa.string()) for column in columns])
-    yield _written(pa.table([[]] * len(columns), schema=names), csv.WriteOptions(eol="\r\n"))
+    names = [column.name for column in columns]
+    yield _written(pa.table([[name] for name in names], names))
+    write = _written_plain if any(_has_exponents(of.type) for of in columns) else _written
     for piece in _pieces(batches):
         cells = [_cells(of.type, array) for of, array in zip(columns, piece.columns, strict=True)]
-        yield _written(pa.table(cells, names.names), _CSV)
+        yield write(pa.table(cells, names))
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,10 +54,40 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, ROWS)
 
 
-def _written(table: pa.Table, options: csv.WriteOptions) -> bytes:
+def _values(of: ColumnType, array: pa.Array) -> list[Any]:
+    if of.kind is Kind.DECIMAL:  # in a third of the time that objects for the numbers would take
+        return decimal_texts(of, array).to_pylist()  # type: ignore[no-any-return]
+    return natural(of, array)
+
+
+def _has_exponents(of: ColumnType) -> bool:
+    """Whether Arrow may write a number with an exponent where we don't."""
+    return of.kind is Kind.DECIMAL and of.spelled is not None
+
+
+def _written(table: pa.Table) -> bytes:
     sink = io.BytesIO()
-    csv.write_csv(table, sink, options)
+    csv.write_csv(table, sink, _CSV)
     return sink.getvalue()
+
+
+def _written_plain(table: pa.Table) -> bytes:
+    """The same as Arrow writes, in three times its time; but decimals, which are text here, get no quotes."""
+    lines = _joined(*(_cell_texts(column.combine_chunks()) for column in table.columns), by=",")
+    whole: bytes = _joined(lines, "", by="\r\n").buffers()[2].to_pybytes()
+    return whole
+
+
+def _cell_texts(values: pa.Array) -> pa.Array:
+    texts = values.cast(_TEXT)
+    if pa.types.is_string(values.type):
+        texts = _joined('"', pc.replace_substring(texts, '"', '""'), '"', by="")
+    return pc.fill_null(texts, "")
+
+
+def _joined(*parts: pa.Array | str, by: str) -> pa.Array:
+    whole = (pa.scalar(one, _TEXT) if isinstance(one, str) else one for one in (*parts, by))
+    return pc.binary_join_element_wise(*whole)
 
 
 def _cells(of: ColumnType, array: pa.Array) -> pa.Array:
@@ -66,7 +97,7 @@ def _cells(of: ColumnType, array: pa.Array) -> pa.Array:
     if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
         return _times(of, array)
     if of.kind is Kind.DECIMAL:
-        return array if of.spelled is None else decimal_texts(of, array)
+        return decimal_texts(of, array).cast(_TEXT) if _has_exponents(of) else array
     spell = of.spelled or (lambda value: value)
     texts = (None if value is None else json_row(spell(value)).decode() for value in natural(of, array))
     if of.fields:
@@ -83,6 +114,8 @@ def _times(of: ColumnType, array: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(texts, "Z", "") if of.kind is Kind.TIMESTAMPTZ else texts
 
 
+_TEXT: Final = pa.large_string()
+"""Of cells that are written already: those of a piece may have more than 2 GB. Text is `pa.string` before."""
 _DATE_LENGTH: Final = 10  # a blank follows
 _AS_THEY_ARE: Final = (
     Kind.INT,

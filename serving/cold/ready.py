@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from serving.entity_rows import JsonRow
     from thermocline.rules.definition import LiveTable
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the entries and of the rows in them; with the version, it names what may have written them otherwise."""
 _DIGEST_BYTES: Final = 16
 

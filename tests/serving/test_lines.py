@@ -6,6 +6,7 @@ import csv
 import io
 import zlib
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_decimals_are_written_in_plain_notation_with_all_their_places(
     assert b'"price":"0.0000000001"' in looked_up
     assert b'"amounts":' + amounts in looked_up
     csv_lines = _written(made, "csv", Wanted(["price", "amounts"])).splitlines()
-    assert b'"0.0000000001","' + amounts.replace(b'"', b'""') + b'"' in csv_lines
+    assert b'0.0000000001,"' + amounts.replace(b'"', b'""') + b'"' in csv_lines
     assert text_of(Decimal("0E-18")) == "0.000000000000000000"  # the cell of a result of SQL
 
 
@@ -173,3 +174,85 @@ def test_csv_spells_doubles_as_the_page_says() -> None:
     ratio = next(column for column in EVERY.given_columns if column.name == "ratio")
     batch = pa.record_batch({"ratio": pa.array([1.0, 1e16, 0.1])})
     assert b"".join(encode_csv([ratio], [batch])) == b'"ratio"\r\n1\r\n1e+16\r\n0.1\r\n'
+
+
+COINS = LiveTable.build(
+    name="coins",
+    identifier="app.coins",
+    topics=["profiles"],
+    key=["id"],
+    columns={
+        "id": "string",
+        "coins": "decimal(28,18)",
+        "rate": "decimal(12,8)",
+        "sum": "decimal(9,2)",
+        "n": "list<decimal(20,10)>",
+        "by": "map<string, struct<at: decimal(7,7), all: list<decimal(7,7)>>>",
+    },
+    buckets=2,
+)
+SENT = {
+    "w1": {"coins": 0, "rate": "0", "sum": "0", "n": ["0", "0.0000000001", None, 1]},
+    "w2": {"coins": "0.000000000000000001", "rate": "-1.2E-7", "by": {"a": {"at": 0, "all": ["1E-7"]}}},
+    "w3": {"coins": 1.5, "rate": 12.5, "sum": 1e3},
+}
+AS_JSON = [
+    (
+        b'{"id":"w1","coins":"0.000000000000000000","rate":"0.00000000","sum":"0.00",'
+        b'"n":["0.0000000000","0.0000000001",null,"1.0000000000"],"by":null}'
+    ),
+    (
+        b'{"id":"w2","coins":"0.000000000000000001","rate":"-0.00000012","sum":null,'
+        b'"n":null,"by":{"a":{"at":"0.0000000","all":["0.0000001"]}}}'
+    ),
+    b'{"id":"w3","coins":"1.500000000000000000","rate":"12.50000000","sum":"1000.00","n":null,"by":null}',
+]
+AS_CSV = [
+    (
+        b'"w1",0.000000000000000000,0.00000000,0.00,'
+        b'"[""0.0000000000"",""0.0000000001"",null,""1.0000000000""]",'
+    ),
+    b'"w2",0.000000000000000001,-0.00000012,,,"{""a"":{""at"":""0.0000000"",""all"":[""0.0000001""]}}"',
+    b'"w3",1.500000000000000000,12.50000000,1000.00,,',
+]
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_decimals_have_all_digits_of_their_scale_and_no_exponent(
+    served: Callable[..., tuple[Any, ServedTable]], is_cold: bool
+) -> None:
+    world, table = served(COINS)
+    for key, value in SENT.items():
+        world.produce({"id": key}, value)
+    world.tail()
+    if is_cold:
+        world.commit()
+        world.publish()
+        table.refresh()
+    entities = tuple(entity_of(COINS, {"id": key}) for key in SENT)
+    rows = b"".join(table.reader.lookup(entities)[1])
+    assert rows == b"[" + b"][".join(AS_JSON) + b"]"
+    assert sorted(_written(table, "jsonl", Wanted()).splitlines()) == AS_JSON
+    header, *lines = _written(table, "csv", Wanted()).split(b"\r\n")
+    assert (header, sorted(lines)) == (b'"id","coins","rate","sum","n","by"', [b"", *AS_CSV])
+
+
+def test_csv_of_small_decimals_is_csv_in_all_its_other_columns() -> None:
+    """Rows with such decimals are written by code of ours, the others by Arrow's."""
+    names = ("a, name", "flag", "day", "ratio", "count", "price")
+    columns = [next(column for column in EVERY.given_columns if column.name == name) for name in names]
+    values = (
+        ['say "hi",\r\nü', "", None],
+        [True, False, None],
+        [date(1, 1, 1), date(9999, 12, 31), None],
+        [1.0, 1e16, None],
+        [-(2**63), 0, None],
+        [Decimal("1E-10"), Decimal(-12), None],
+    )
+    arrays = [pa.array(of, column.type.arrow) for of, column in zip(values, columns, strict=True)]
+    assert b"".join(encode_csv(columns, [pa.record_batch(arrays, list(names))])).decode() == (
+        '"a, name","flag","day","ratio","count","price"\r\n'
+        '"say ""hi"",\r\nü",true,0001-01-01,1,-9223372036854775808,0.0000000001\r\n'
+        '"",false,9999-12-31,1e+16,0,-12.0000000000\r\n'
+        ",,,,,\r\n"
+    )

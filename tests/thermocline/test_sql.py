@@ -20,12 +20,13 @@ from thermocline.errors import SqlRefused
 COLUMNS: dict[str, pa.Array] = {
     "text": pa.array(['say "hi", then go', None]),
     "number": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+    "coins": pa.array([Decimal("1E-18"), None], pa.decimal128(28, 18)),
     "at": pa.array([datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
     "hour": pa.array([time(1, 2, 3), None], pa.time64("us")),
     "raw": pa.array([b"\x00\xff", None]),
     "ok": pa.array([True, None]),
     "lasts": pa.array([pa.scalar((1, 2, 3_500_000_000), pa.month_day_nano_interval()), None]),
-    "place": pa.array([{"city": "Ulm"}, None]),
+    "place": pa.array([{"city": "Ulm", "fee": Decimal("0E-8")}, None]),
     "tags": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
 }
 
@@ -34,15 +35,18 @@ def test_values_in_csv_and_json_lines_look_as_in_a_lookup() -> None:
     batch = pa.record_batch(COLUMNS)
     written = b"".join(map(bytes, encode_csv(batch.schema, [batch]))).decode()
     assert written == (
-        "text,number,at,hour,raw,ok,lasts,place,tags\n"
-        '"say ""hi"", then go",1.50,2026-01-02T03:04:05.000600Z,01:02:03,AP8=,true,P1M2DT3.5S,'
-        '"{""city"": ""Ulm""}","{""a"": 1}"\n'
-        ",,,,,,,,\n"
+        "text,number,coins,at,hour,raw,ok,lasts,place,tags\n"
+        '"say ""hi"", then go",1.50,0.000000000000000001,'
+        "2026-01-02T03:04:05.000600Z,01:02:03,AP8=,true,P1M2DT3.5S,"
+        '"{""city"": ""Ulm"", ""fee"": ""0.00000000""}","{""a"": 1}"\n'
+        ",,,,,,,,,\n"
     )
     lines = b"".join(map(bytes, encode_json_lines(batch.schema, [batch]))).decode().splitlines()
     assert lines[0] == (
-        '{"text": "say \\"hi\\", then go", "number": "1.50", "at": "2026-01-02T03:04:05.000600Z", '
-        '"hour": "01:02:03", "raw": "AP8=", "ok": true, "lasts": "P1M2DT3.5S", "place": {"city": "Ulm"}, '
+        '{"text": "say \\"hi\\", then go", "number": "1.50", "coins": "0.000000000000000001", '
+        '"at": "2026-01-02T03:04:05.000600Z", '
+        '"hour": "01:02:03", "raw": "AP8=", "ok": true, "lasts": "P1M2DT3.5S", '
+        '"place": {"city": "Ulm", "fee": "0.00000000"}, '
         '"tags": {"a": 1}}'
     )
     assert lines[1].count("null") == len(COLUMNS)

@@ -148,7 +148,8 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
 
 def decimal_text(number: Decimal) -> str:
     """A decimal in plain notation, with all its decimal places: ``0.0000000``, never ``0E-7``."""
-    return f"{number:f}"
+    text = str(number)  # in a third of the time of formatting it, and mostly plain
+    return f"{number:f}" if "E" in text else text
 
 
 def fitted(number: Decimal, precision: int, scale: int) -> Decimal:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thermocline.rules import keys, sequence
 from thermocline.rules.column_types import ColumnType
@@ -88,9 +89,12 @@ def arrow_array(of: ColumnType, values: Sequence[Any]) -> pa.Array:
 
 def decimal_texts(of: ColumnType, values: pa.Array) -> pa.Array:
     """Decimals as text in plain notation."""
+    texts = values.cast(pa.string())
     if of.spelled is None:
-        return values.cast(pa.string())
-    return pa.array([None if one is None else of.spelled(one) for one in values.to_pylist()], pa.string())
+        return texts
+    has_exponent = pc.fill_null(pc.match_substring(texts, "E"), False)
+    plain = [of.spelled(one) for one in values.filter(has_exponent).to_pylist()]
+    return pc.replace_with_mask(texts, has_exponent, pa.array(plain, pa.string()))
 
 
 def natural_values(of: ColumnType, values: pa.Array | pa.ChunkedArray) -> list[Any]:
