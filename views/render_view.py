@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Final
 
 from thermocline.rules.definition import LiveTable
 from views import sql
 from views.render import Mode, ViewPlan, query
 
 __all__ = ["create_view", "drop_view", "view_comment", "view_name", "withdrawn_view"]
+
+TIME_TRAVEL: Final = (
+    "Trino ignores FOR TIMESTAMP AS OF and FOR VERSION AS OF on views: for earlier rows, use a pinned view"
+)
+"""Nothing that a view can evaluate tells it of the clause; see docs/decisions.md."""
 
 
 def view_name(definition: LiveTable, mode: Mode, pinned: str = "") -> tuple[str, str]:
@@ -38,7 +44,7 @@ def view_comment(plan: ViewPlan) -> str:
             fields["margin_ms"] = plan.window.margin_ms
     if plan.expires_at is not None:
         fields["expires_at"] = plan.expires_at.isoformat(timespec="milliseconds")
-    fields["definition_version"] = plan.definition.version
+    fields |= {"definition_version": plan.definition.version, "time_travel": TIME_TRAVEL}
     return json.dumps({"thermocline": fields}, separators=(",", ":"))
 
 

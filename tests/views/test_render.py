@@ -217,6 +217,8 @@ def test_statements_name_the_view_beside_its_table_and_carry_the_read_point() ->
         "margin_ms": 2000,
         "expires_at": "2027-01-01T00:00:00.000+00:00",
         "definition_version": 1,
+        "time_travel": "Trino ignores FOR TIMESTAMP AS OF and FOR VERSION AS OF on views: "
+        "for earlier rows, use a pinned view",
     }
     assert json.loads(view_comment(EVERY[3]))["thermocline"]["end"] == END.to_dict()
     assert view_name(POISONED, Mode.PINNED, "8123") == ("app", "poisoned_at_8123")
