@@ -49,6 +49,8 @@ LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 2.0
 
 FIRST_NUMBER: Final = 1
+_BEGUN_BYTES: Final = 2 * 4_096
+"""LMDB begins a file with two pages; with less, it never held an entry."""
 _NUMBER: Final = Struct(">Q")
 
 Entry = tuple[bytes, bytes]
@@ -227,8 +229,12 @@ class RowStore:
             )
 
     def _open(self, folder: Path, number: int) -> Environment:
+        path = folder / str(number)
+        # On a full disk it may have been begun with half of what LMDB begins with, and can't be opened then.
+        if path.exists() and path.stat().st_size < _BEGUN_BYTES:  # safety: rows-begun
+            path.unlink()
         # It grows as it is written: on a full disk a write fails, where one through the map would kill.
-        return open_environment(folder / str(number), self._file_bytes, is_writer=True, grows=True)
+        return open_environment(path, self._file_bytes, is_writer=True, grows=True)
 
     @contextmanager
     def _exclusive(self) -> Iterator[Path]:

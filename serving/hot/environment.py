@@ -7,6 +7,7 @@ on the same files, so they share the environment. It is closed when the last one
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ from serving.hot.record import STORED_KEY_BYTES_MAX
 READERS_MAX: Final = 1024
 # Transactions kept for the next one to begin: one per thread that reads, no more.
 SPARE_TRANSACTIONS: Final = 8
+# As long as LMDB makes it: a slot for each reader, the first one beside the header.
+_LOCK_BYTES: Final = 64 * READERS_MAX + 128
+_DISK_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own
 
 _opened: WeakValueDictionary[str, lmdb.Environment] = WeakValueDictionary()
 _lock = threading.Lock()
@@ -35,10 +39,12 @@ def open_environment(path: Path, map_bytes: int, is_writer: bool, grows: bool = 
 
     Raises:
         lmdb.Error: the file is not there, or is not LMDB's, or is open here for reading only.
+        OSError: the disk has no room for the table of readers.
     """
     with _lock:
         environment = _opened.get(str(path))
         if environment is None:
+            _reserve_readers(path, is_writer)  # safety: readers-have-room
             environment = lmdb.open(
                 str(path),
                 map_size=map_bytes,
@@ -57,3 +63,20 @@ def open_environment(path: Path, map_bytes: int, is_writer: bool, grows: bool = 
         elif is_writer and environment.flags()["readonly"]:
             raise lmdb.ReadonlyError(f"{path} is open for reading in this process")
         return environment
+
+
+def _reserve_readers(path: Path, may_create: bool) -> None:
+    """Has room on the disk for LMDB's table of readers, which it writes through a map.
+
+    LMDB makes the file sparse. Where a full disk has no room for a page of it, the process would be killed
+    (SIGBUS), and started again to the same end.
+    """
+    try:
+        lock = os.open(f"{path}-lock", os.O_RDWR | (os.O_CREAT if may_create else 0), 0o644)
+    except FileNotFoundError:
+        return
+    try:
+        if os.fstat(lock).st_blocks * _DISK_BLOCK_BYTES < _LOCK_BYTES:
+            os.posix_fallocate(lock, 0, _LOCK_BYTES)
+    finally:
+        os.close(lock)

@@ -18,8 +18,10 @@ from serving.cold.reader import Entity
 from serving.cold.ready import file_key, stored_key
 from serving.cold.row_store import GENERATIONS, RowStore
 from serving.entity import entity_of
+from serving.hot.environment import open_environment
 from serving.hot.view import HotReader
 from serving.lookup import TableReader
+from tests.serving import full_disk_of_rows
 from tests.serving.conftest import ORDERED, PROFILES
 from tests.tier import quick_or_full
 from thermocline.process.metrics import REGISTRY
@@ -349,3 +351,39 @@ def test_what_is_asked_for_outlives_what_is_not(new_store: Callable[..., RowStor
         store.flush()
         assert store.get([b"asked for"]) == [b"x"]
     assert store.get([b"forgotten"]) == [None]
+
+
+def test_on_a_disk_that_is_really_full_the_store_fails_by_name_and_goes_on_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """Goal: its process is not killed (SIGBUS), which would be started again to the same end.
+
+    Method: a tmpfs in a mount namespace of a process of its own; without the right to that, skipped.
+    """
+    command = [sys.executable, "-m", "tests.serving.full_disk_of_rows", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode == full_disk_of_rows.NOT_PERMITTED:
+        pytest.skip("no mount namespace here")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "0 kB: OSError OSError" in ended.stdout
+
+
+def test_the_table_of_readers_has_its_room_on_the_disk_before_anybody_reads(tmp_path: Path) -> None:
+    open_environment(tmp_path / "rows", 1 << 20, is_writer=True, grows=True)
+    found = (tmp_path / "rows-lock").stat()
+    assert found.st_size == 65_664  # as LMDB makes it: no hole is left behind it
+    assert found.st_blocks * 512 >= 65_664
+
+
+def test_a_file_that_was_only_begun_is_begun_again(
+    new_store: Callable[..., RowStore], tmp_path: Path
+) -> None:
+    store = new_store()
+    store.write([(b"a", b"1")])
+    (path,) = tmp_path.glob("rows/*/1")
+    store.close()
+    path.write_bytes(bytes(4_096))
+    path.rename(path.with_name("2"))  # another file, as this one is still open here
+    again = new_store()
+    again.write([(b"b", b"2")])
+    assert again.get([b"b"]) == [b"2"]
