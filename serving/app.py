@@ -282,7 +282,8 @@ async def readyz(worker: OfWorker) -> HealthAnswer:
 )
 async def status(worker: OfWorker) -> Response:
     """Returns what `thermocline status` shows about a server."""
-    return _json({"tables": {table.name: table.status() for table in worker.tables}})
+    tables = {table.name: table.status() for table in worker.tables}
+    return _json({"tables": tables, "disk": worker.disk_room()})
 
 
 @operations.get(

@@ -221,9 +221,13 @@ class TableBody(BaseModel):
 
 
 class StatusAnswer(BaseModel):
-    """For each table, how fresh it is and what its tailer is doing."""
+    """For each table, how fresh it is and what its tailer is doing.
+
+    ``disk`` is that of serving.state_dir: with less than ``kept_bytes`` of it free, tailers pause.
+    """
 
     tables: dict[str, dict[str, Any]]
+    disk: dict[str, Any]
 
 
 class HealthAnswer(BaseModel):

@@ -21,6 +21,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 from serving.children import Child, Children, listening_file
+from serving.disk_room import log_disk_room
 from serving.follower import problem_of
 from serving.hot.disk import try_lock
 from serving.layout import LOCK, SPILL
@@ -78,6 +79,7 @@ def serve(
         clock = SystemClock()
         served = Served(settings, load_definitions(settings), _since("its start", clock), log_level, log_json)
         _forget_earlier(serving.state_dir, settings.tables)
+        log_disk_room(serving, len(settings.tables))
         folder = held.enter_context(_counted_together())
         places = _Places(port.getsockname(), None if trino is None else trino.getsockname(), folder)
         children = Children(_children(served, places), clock)

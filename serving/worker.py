@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from serving import measures
 from serving.cold.threads import ReadingThreads
+from serving.disk_room import disk_room
 from serving.extract_slots import ExtractSlots
 from serving.jobs.job import State
 from serving.jobs.runner import stores
@@ -71,6 +72,7 @@ class Worker:
 
     def __init__(self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO) -> None:
         self.tables = tables
+        self._settings = settings
         self.stale_after_seconds = settings.stale_after_seconds
         # One makes a part, another one may still close an extract that is over.
         self.extract_threads = ThreadPoolExecutor(2 * settings.extracts_max, "extract")
@@ -110,6 +112,12 @@ class Worker:
             place.refreshes.close()
         self.extract_threads.shutdown(cancel_futures=True)
         self.tables.close()
+
+    def disk_room(self) -> dict[str, object]:
+        """As `disk_room` has it; empty where the disk does not answer."""
+        with suppress(OSError):
+            return disk_room(self._settings, len(list(self.tables)))
+        return {}
 
     def measure_jobs(self) -> None:
         """Sets the gauges of extract jobs to what is so now. Reads files."""

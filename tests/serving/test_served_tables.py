@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from serving import disk_room
 from serving.app import create_app
 from serving.children import Child, Children, listening_file
 from serving.server import load_definitions, serve
@@ -246,3 +247,23 @@ def test_a_process_that_does_the_same_goes_on_and_one_that_listens_ends_last(tmp
     assert seen == [False]
     assert [one is not None and not one.has_ended() for one in tailers] == [True, False, False, True]
     children.stop()
+
+
+def test_a_server_says_what_disk_it_has_and_needs(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two tables of at most 8 GB of hot records and 1 GB of rows each, by default."""
+    caplog.set_level("INFO")
+    free = {"bytes": 600_000_000}
+    monkeypatch.setattr(disk_room, "free_bytes", lambda _: free["bytes"])
+    disk_room.log_disk_room(settings.serving, 2)
+    free["bytes"] = 500_000_000
+    disk_room.log_disk_room(settings.serving, 2)
+    enough, short = caplog.records
+    assert (enough.levelname, short.levelname) == ("INFO", "WARNING")
+    assert vars(enough)["fields"] == {
+        "path": str(settings.serving.state_dir),
+        "free_bytes": 600_000_000,
+        "kept_bytes": 536_870_912,
+        "used_bytes_max": 18_000_000_000,
+    }

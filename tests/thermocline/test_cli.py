@@ -698,6 +698,21 @@ def test_questions_that_hang_or_fail_keep_no_other_from_its_answer() -> None:
         answered({"fails": lambda: 1 / 0}, SystemClock().monotonic() + 60)
 
 
+@pytest.mark.parametrize(
+    ("free", "says"),
+    [
+        (9_000_000_000, "answers; its disk has 9.0 GB free, of which it needs 536.9 MB"),
+        (36_000_000, "answers; its disk has 36.0 MB free, and tailers pause below 536.9 MB"),
+    ],
+)
+def test_status_says_what_disk_a_server_has_and_needs(
+    call: Call, config: Path, away: None, free: int, says: str
+) -> None:
+    disk = {"free_bytes": free, "kept_bytes": 536_870_912}
+    with answering({"tables": {}, "disk": disk}, config):
+        assert says in call("status")[1]
+
+
 def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away: None) -> None:
     good = {"ready": True, "age_seconds": 0.04, "stale": False, "tailer": {"state": "running"}}
     bad = {"ready": False, "tailer": {}, "problem": "table other is not ready: it starts"}

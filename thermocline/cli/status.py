@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Group
+from rich.filesize import decimal
 from rich.text import Text
 
 from thermocline.cli.output import error_document, show, table
@@ -370,6 +371,12 @@ def _source(name: StatusSource, source: dict[str, Any]) -> str:
         return f"answers, cluster {source['cluster_id']}"
     if "version" in source:
         return f"answers, version {source['version']}"
+    match source:
+        case {"status": {"disk": {"free_bytes": int(free), "kept_bytes": int(kept)}}}:
+            room = f"its disk has {decimal(free)} free"
+            if free < kept:
+                return f"answers; {room}, and tailers pause below {decimal(kept)}"
+            return f"answers; {room}, of which it needs {decimal(kept)}"
     return "answers"
 
 
