@@ -60,6 +60,16 @@ def bad_by_stage(reports: Sequence[ReadReport]) -> Counter[str]:
     return bad
 
 
+def greatest_times(batch: Batch, reports: Sequence[ReadReport]) -> dict[tuple[str, int], int]:
+    """By partition, the greatest time of the batch's records; of those that had any."""
+    found: dict[str, int] = {}
+    for report in reports:
+        for place, at_ms in report.greatest_timestamps_ms.items():
+            found[place] = max(at_ms, found.get(place, at_ms))
+    places = {f"{planned.topic}/{planned.partition}": planned for planned in batch.ranges}
+    return {(places[place].topic, places[place].partition): at_ms for place, at_ms in found.items()}
+
+
 def watermark_ms(batch: Batch, reports: Sequence[ReadReport], planned_at_ms: int, before_ms: int) -> int:
     """The least, over partitions, of the last committed record's timestamp.
 

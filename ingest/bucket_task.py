@@ -52,8 +52,9 @@ class BucketResult:
     ``replaced`` those of before, which the commit removes. ``removed`` are live files whose rows are in
     ``added``, which are ``carried`` rows, or gone; their deletes go with them. The counts add up to the
     records that came in: applied + superseded + unchanged. Unchanged are tombstones for keys that are not
-    there, and, where the definition suppresses them, rows that are there already. ``parts`` are those of the
-    data files in ``deletes`` and ``replaced``.
+    there, and, where the definition suppresses them, rows that are there already. ``conflict_example``
+    is a key that was met in several partitions, ``conflict_places``. ``parts`` are those of the data files in
+    ``deletes`` and ``replaced``.
     """
 
     bucket: int
@@ -65,6 +66,7 @@ class BucketResult:
     unchanged: int = 0
     keys_in_several_partitions: int = 0
     conflict_example: bytes | None = None
+    conflict_places: tuple[tuple[str, int], ...] = ()
     removed: tuple[DataFile, ...] = ()
     carried: int = 0
     parts: dict[str, FileBucket] = field(default_factory=dict)
@@ -162,6 +164,7 @@ def run_bucket_task(
         unchanged=unchanged,
         keys_in_several_partitions=folded.conflicts,
         conflict_example=folded.conflict_example,
+        conflict_places=folded.conflict_places,
         removed=tuple(removed),
         carried=sum(file.live_rows for file in added) - int(np.count_nonzero(is_written & ~is_tombstone)),
         parts=parts,

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ingest.accounting import Accounting
 from thermocline.iceberg.catalog import (
@@ -17,6 +17,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_DEFINITION_VERSION,
     SUMMARY_DRAINED,
     SUMMARY_EPOCH,
+    SUMMARY_PARTITION_TIMES,
     SUMMARY_RECORDS,
     SUMMARY_RECORDS_TOTAL,
     SUMMARY_SEAM,
@@ -24,17 +25,27 @@ from thermocline.iceberg.catalog import (
     SUMMARY_WATERMARK,
 )
 from thermocline.rules.bad_digest import merged
+from thermocline.rules.identity import Fed
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from ingest.bucket_task import BucketResult
     from thermocline.rules.definition import LiveTable
-    from thermocline.rules.identity import Fed
 
 
 ChangeKind = Literal["row-delta", "rewrite", "manifests"]
 ManifestContent = Literal["data", "deletes"]
 """What the files are that a manifest lists: it has one kind alone."""
+
+
+class InLog(Fed, Protocol):
+    """Where a table is in the log."""
+
+    @property
+    def partition_times(self) -> PartitionTimes | None:
+        """The partition times at its seam; None where it doesn't say them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class TableChange:
     topic_ids: Mapping[str, str]
     watermark_ms: int
     drained_ms: int
+    partition_times: PartitionTimes = field(default_factory=PartitionTimes)
     kind: ChangeKind = "row-delta"
     buckets_together: Mapping[ManifestContent, int] = field(default_factory=dict)
     accounting: Accounting = field(default_factory=Accounting)
@@ -75,12 +87,13 @@ class TableChange:
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod
-    def carrying_on(cls, at: Fed) -> TableChange:
+    def carrying_on(cls, at: InLog) -> TableChange:
         """A change that leaves the table where it is in the log, under a batch id of its own at each call.
 
         What it does change is said with ``dataclasses.replace``, which keeps that batch id.
         """
-        return cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms)
+        times = at.partition_times or PartitionTimes()
+        return cls(at.seam, at.cluster_id, at.topic_ids, at.watermark_ms, at.drained_ms, times)
 
     def reading(self, new: NewTopics) -> TableChange:
         """The same, after which these topics are read, too."""
@@ -140,6 +153,7 @@ def summary_fields(
         SUMMARY_DEFINITION_VERSION: str(definition_version),
         SUMMARY_WATERMARK: str(change.watermark_ms),
         SUMMARY_DRAINED: str(change.drained_ms),
+        SUMMARY_PARTITION_TIMES: change.partition_times.to_json(),
         **{SUMMARY_RECORDS + name: str(count) for name, count in counts.items()},
         **{
             SUMMARY_RECORDS_TOTAL + name: str(totals_before.get(name, 0) + count)

@@ -21,6 +21,7 @@ from ingest.probe import probe
 from ingest.stored_rows import rows_at
 from thermocline.iceberg.catalog import SUMMARY_DRAINED
 from thermocline.iceberg.lineage import Link, links_back
+from thermocline.iceberg.reading import DecidingTimes
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
@@ -61,13 +62,14 @@ class LogEvidence:
     ``is_there`` says, for the places of candidates where the log shows a record, whether it is the one that
     the quarantine keeps. ``hiding`` has the last record of a key that is bad or beyond the seam in each
     partition of a compacted topic. ``waiting`` has the last one in each partition that could be read by now,
-    and is in quarantine.
+    and is in quarantine. ``times_ms`` are those by which the batches of all these decided between partitions.
     """
 
     last: dict[bytes, dict[Place, Found]] = field(default_factory=dict)
     is_there: dict[tuple[str, int, int], bool] = field(default_factory=dict)
     hiding: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
     waiting: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
+    times_ms: dict[tuple[Place, int], int] = field(default_factory=dict)
 
     def hear(self, records: pa.Table) -> None:
         """Take up good records from before the seam, in any order."""
@@ -107,6 +109,7 @@ class LogEvidence:
             is_there=self.is_there.get((*origin.place, origin.offset)),
             hiding=next((o for o in hiding if o.place != origin.place or o.offset > origin.offset), None),
             waiting=list(self.waiting.get(candidate.key, {}).values()),
+            times_ms=self.times_ms,
         )
 
 
@@ -257,10 +260,15 @@ class _Search:
         self._seam = ground.seam
         self._compacted = frozenset(ground.compacted)
         self._as_read = _AsRead(ground.reading, registry)
+        self._deciding = DecidingTimes(ground.reading)
+        self._times_ms: Sequence[int] = ()  # of the records of the chunk
         self.evidence = LogEvidence()
 
     def hear(self, chunk: RecordChunk) -> None:
         """Take up what a chunk says."""
+        self._times_ms = self._deciding.take(
+            (chunk.topic, chunk.partition), chunk.timestamps_ms, np.array(chunk.offsets, np.int64)
+        ).tolist()
         self._identify(chunk)
         if self._definition.key_from == "value":  # a bad record has no key then, and nothing is ever deleted
             before_seam = chunk.offsets[: self._before_seam(chunk)]
@@ -286,6 +294,7 @@ class _Search:
         """Take up records that can be read. One whose schema came late was bad when the table passed it."""
         topic_id = self._topic_ids[chunk.topic]
         offsets = good.column(OFFSET).to_pylist()
+        self._note_times(chunk, offsets)
         is_kept = pa.array(
             [(topic_id, chunk.partition, at) in self._quarantined for at in offsets], pa.bool_()
         )
@@ -302,6 +311,11 @@ class _Search:
     def _before_seam(self, chunk: RecordChunk) -> int:
         return bisect_left(chunk.offsets, self._seam.get((chunk.topic, chunk.partition)))
 
+    def _note_times(self, chunk: RecordChunk, offsets: Sequence[int]) -> None:
+        place = (chunk.topic, chunk.partition)
+        for offset in offsets:
+            self.evidence.times_ms[place, offset] = self._times_ms[bisect_left(chunk.offsets, offset)]
+
     def _identify(self, chunk: RecordChunk) -> None:
         for index, offset in enumerate(chunk.offsets):
             place = (chunk.topic, chunk.partition, offset)
@@ -309,10 +323,12 @@ class _Search:
             if kept is not None:
                 found = Kept(chunk.keys[index], chunk.values[index], chunk.timestamps_ms[index])
                 self.evidence.is_there[place] = found == kept
+                self._note_times(chunk, [offset])
             # Bad or not when it was read: if it was, a replay has applied it.
             key, row = self._rows.get(place, (b"", None))
             # safety: replay-replayed-since
             if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:
+                self._note_times(chunk, [offset])
                 is_partial = self._definition.partial_updates  # or it may be
                 self.evidence.add(key, Found(row, is_tombstone=False, is_partial=is_partial))
 

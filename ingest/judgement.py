@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from thermocline.kafka.log import TopicConfig
 
 
+Times = Mapping[tuple["Place", int], int]
+"""By partition and offset, the time by which its batch decided between records of one key."""
+
+
 class Outcome(StrEnum):
     """What becomes of a record; the first three settle it, and it leaves the quarantine."""
 
@@ -136,16 +140,18 @@ class CandidateEvidence:
     the log shows no record there).
     ``hiding``: a record of the key, bad or beyond the seam, for which compaction may have dropped another.
     ``waiting`` has the last record of the key in each partition that is in quarantine itself, and could be
-    read by now: whether the table took it in is not known.
+    read by now: whether the table took it in is not known. ``times_ms`` are those by which their batches
+    decided between partitions.
     """
 
     last: Sequence[Found]
     is_there: bool | None
     hiding: Origin | None
     waiting: Sequence[Origin] = ()
+    times_ms: Times = field(default_factory=dict)
 
 
-def newest_first(candidates: Sequence[Candidate], reading: Reading) -> list[Candidate]:
+def newest_first(candidates: Sequence[Candidate], reading: Reading, times_ms: Times) -> list[Candidate]:
     """In the order in which they can be judged, each by what the ones before it are found to be.
 
     As ingest would have it: later batches win, and within one, among the last records of the partitions, the
@@ -159,7 +165,7 @@ def newest_first(candidates: Sequence[Candidate], reading: Reading) -> list[Cand
     def rank(one: Candidate) -> tuple[int, bool, tuple[bytes, int, str, int]]:
         origin, batch = one.origin, _batch(one.origin, reading)
         is_last = last[one.key, origin.place, batch] == origin.offset
-        return (batch, is_last, order_of(origin.timestamp_ms, *origin.place))
+        return (batch, is_last, _order(origin, times_ms))
 
     return sorted(candidates, key=rank, reverse=True)
 
@@ -226,7 +232,7 @@ def judge_by_log(
     if row is not None and _is_unexplained(row, origin, heard, reading):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
     rivals = [one for one in heard.last if _batch(one.origin, reading) == _batch(origin, reading)]
-    winner = max(rivals, key=lambda one: order_of(one.origin.timestamp_ms, *one.origin.place))
+    winner = max(rivals, key=lambda one: _order(one.origin, heard.times_ms))
     if winner.origin.is_at(origin):  # safety: replay-folded
         return Judgement(Outcome.APPLIED, "it is the newest record of its key")
     if winner.is_tombstone if row is None else row.is_at(winner.origin):  # safety: replay-rival-that-lost
@@ -234,6 +240,11 @@ def judge_by_log(
     return _refused(
         f"its batch has a newer record of its key, {winner.origin}, and the table doesn't show that one"
     )
+
+
+def _order(origin: Origin, times_ms: Times) -> tuple[bytes, int, str, int]:
+    """What decides between the last records of a key in the partitions of a batch."""
+    return order_of(times_ms.get((origin.place, origin.offset), origin.timestamp_ms), *origin.place)
 
 
 def _superseded_by(later: Found) -> Judgement:
@@ -277,9 +288,16 @@ def _unknown(
     waiting = next((one for one in heard.waiting if _may_win(one, origin, ground.reading)), None)
     if waiting is not None:  # safety: replay-quarantined-too
         yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay that one first"
-    rivals = (one.origin for one in heard.last if one.origin.place != origin.place)
-    if candidate.is_partial and any(_batch(one, ground.reading) == batch for one in rivals):
+    others = (one.origin for one in heard.last if one.origin.place != origin.place)
+    rivals = [one for one in others if _batch(one, ground.reading) == batch]
+    if candidate.is_partial and rivals:
         yield "it sets only some columns, and its batch has a record of its key in another partition"
+    # safety: replay-compacted-times
+    if rivals and any(_may_be_later(one, heard.times_ms, ground) for one in (origin, *rivals)):
+        yield (
+            f"its batch has a record of its key in another partition, {rivals[0]}, and compaction may have "
+            "dropped records whose times decided between them"
+        )
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
         is_own = place == origin.place
@@ -301,6 +319,15 @@ def _unknown(
         yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
     if heard.hiding is not None:  # safety: replay-hidden-tombstone
         yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
+
+
+def _may_be_later(origin: Origin, times_ms: Times, ground: TableContext) -> bool:
+    """Whether its partition may have been farther in time than the log shows, since records were dropped."""
+    config, reading = ground.configs[origin.topic], ground.reading
+    if not config.is_compacted or config.is_log_append_time:
+        return False
+    after_ms = reading.partition_time_before(_batch(origin, reading) + 1, origin.place)
+    return times_ms.get((origin.place, origin.offset), origin.timestamp_ms) < after_ms
 
 
 def _is_young(place: Place, first: int, before: int, ground: TableContext) -> bool:

@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
 from ingest import activity, measures
-from ingest.accounting import Accounting, account, watermark_ms
+from ingest.accounting import Accounting, account, greatest_times, watermark_ms
 from ingest.bad_records import BadRecords
 from ingest.batch import BatchResult
 from ingest.change import TableChange, written_paths
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
+from ingest.contested import contested, warn_of_contested_keys
 from ingest.engine import Engine, start_engine
 from ingest.files_by_bucket import FilesByBucket, live_files, with_held
 from ingest.lease import OwnerLease
@@ -51,7 +52,6 @@ from thermocline.iceberg.rewrite import standing
 from thermocline.process.logs import fields
 from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
-from thermocline.rules.keys import named_columns
 from thermocline.rules.seam import check_against_log
 from thermocline.text.shown import json_text
 
@@ -114,6 +114,7 @@ class Owner:
 
     ``live_files`` says which files a snapshot of the table has; ``on_commit`` hears of each that landed: it
     must return at once, and not fail. ``lag_records`` is as of the last step.
+    ``is_contested``: the last batch had keys in several partitions, and the next one is read as if it had.
     """
 
     settings: TableSettings
@@ -135,6 +136,7 @@ class Owner:
     must_reload: bool = False
     rewrites_met: int = 0
     lag_records: int = 0
+    is_contested: bool = False
     mark: Mark | None = None
     standstill: Standstill = field(default_factory=Standstill)
 
@@ -283,14 +285,16 @@ class Owner:
             # The table has no row yet that could have missed its tombstone.
             # safety: beh-first-read
             self.position = replace(self.position, tombstones_since_ms=dict.fromkeys(topics, planned_at_ms))
+        seam = with_new_partitions(self.position.seam, starts)
+        if len(seam) > 1 and self.definition.has_key:
+            ends = self.log.ends_together(topics)
         planned = Mark(planned_at_ms, ends)
         self.mark = self.mark or planned
         records_max = records_max_of(
             self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
-        seam = with_new_partitions(self.position.seam, starts)
         measures.looked(self._name, seam, ends)
-        batch = plan_batch(seam, ends, records_max)
+        batch = plan_batch(seam, ends, records_max, partial(self.log.offsets_at, topics))
         if batch.ranges:
             self._run(batch, planned)
         elif self.position.has_read and is_note_due(
@@ -306,11 +310,8 @@ class Owner:
 
     def _run(self, batch: Batch, planned: Mark) -> None:
         started_at = self.clock.monotonic()
-        activity.batch(self._name, sum(planned.end - planned.first for planned in batch.ranges))
-        tasks = split_for_tasks(batch.ranges, self.engine.tasks)
         try:
-            files = with_held(self.position.files, self.upkeep.held())
-            result = self.engine.run(self.task, tasks, files, data_location(self.table))
+            result = self._read(batch)
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
@@ -347,6 +348,27 @@ class Owner:
                 measures.landed(self._name, accounting, result.buckets, files, run_seconds, commit_seconds)
         self._learn(result)
 
+    def _read(self, batch: Batch) -> BatchResult:
+        """What the engine makes of a batch: once more where keys in several partitions have to be decided.
+
+        To decide takes the partition time at each record, and reading each partition in one piece. While
+        no key is met in several partitions, neither is paid for.
+        """
+        result = self._run_tasks(batch, is_timed=self.is_contested)
+        if contested(result) and not self.is_contested:  # safety: contested-keys-are-decided
+            delete_files(self.table.io, written_paths(result.buckets))
+            self.bad_records.discard(result.reports)
+            result = self._run_tasks(batch, is_timed=True)
+        self.is_contested = contested(result)
+        return result
+
+    def _run_tasks(self, batch: Batch, is_timed: bool) -> BatchResult:
+        activity.batch(self._name, sum(planned.end - planned.first for planned in batch.ranges))
+        task = replace(self.task, partition_times=self.position.partition_times) if is_timed else self.task
+        tasks = split_for_tasks(batch.ranges, self.engine.tasks, may_cut=not is_timed)
+        files = with_held(self.position.files, self.upkeep.held())
+        return self.engine.run(task, tasks, files, data_location(self.table))
+
     def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
         try:
             self._check_before_commit(batch, accounting)
@@ -362,6 +384,7 @@ class Owner:
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
             drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
+            partition_times=self.position.partition_times.advanced(greatest_times(batch, result.reports)),
             accounting=accounting,
             bad_digest=merged(
                 *(report.bad_digest for report in result.reports)
@@ -408,17 +431,7 @@ class Owner:
         read = sum(report.records for report in result.reports)
         if read:
             self.bytes_per_record = sum(report.read_bytes for report in result.reports) / read
-        conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
-        example = next((one.conflict_example for one in conflicts if one.conflict_example is not None), None)
-        if example is not None:
-            _logger.warning(
-                "keys in several partitions",
-                extra=fields(
-                    table=self._name,
-                    keys=sum(done.keys_in_several_partitions for done in conflicts),
-                    example=named_columns(self.definition, example),
-                ),
-            )
+        warn_of_contested_keys(self.definition, result)
 
     def _reload(self) -> bool:
         """Where the table stands by now, and whether that is on a rewrite by others, which is taken over.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.log import TIMESTAMP_MS_MAX, OffsetRange
+from thermocline.rules.partition_time import NO_TIME
 from thermocline.rules.seam import Seam
 
 # While nobody knows how large the records are, which each process learns by its first batch: of 100 kB that
@@ -30,22 +31,27 @@ class Mark:
     ends: Seam
 
 
-def plan_batch(seam: Seam, log_ends: Seam, records_max: int) -> Batch:
-    """The next batch: everything up to the log's ends, or a share of each partition where that is too much.
+OffsetsAt = Callable[[int], Seam]
+"""`thermocline.kafka.log.Log.offsets_at`: where each partition is at a time, in milliseconds."""
 
-    A partition's share is in proportion to its lag, so that all of them drain at the same time. Partitions
-    without new offsets have no range; the batch is empty when none has.
+
+def plan_batch(seam: Seam, log_ends: Seam, records_max: int, offsets_at: OffsetsAt) -> Batch:
+    """The next batch: everything up to the log's ends, or, where that is too much, up to a time.
+
+    Such a batch has the records up to one partition time (`thermocline.rules.partition_time`), of all
+    partitions. So of a key's records in several partitions, the winner is never in an earlier batch.
+    Partitions without new offsets have no range; the batch is empty when none has.
     """
-    lags = {
-        (topic, partition): max(log_ends.get((topic, partition), offset) - offset, 0)
-        for topic, partition, offset in seam.items()
-    }
-    total = sum(lags.values())
+    ends = _within(log_ends, seam, log_ends)
+    lagging = [place for place in _places(seam) if ends[place] > seam[place]]
+    if lag_of(seam, ends) > records_max:
+        is_one = len(lagging) == 1  # nothing in other partitions could be older
+        ends = (
+            _filled(seam, ends, records_max) if is_one else _up_to_a_time(seam, ends, records_max, offsets_at)
+        )
+    # safety: plan-from-seam
     ranges = tuple(
-        # safety: plan-from-seam
-        OffsetRange(*place, seam[place], seam[place] + _share(lag, total, records_max))
-        for place, lag in lags.items()
-        if lag
+        OffsetRange(*place, seam[place], ends[place]) for place in lagging if ends[place] > seam[place]
     )
     return Batch(ranges, seam.advanced(ranges), log_ends)
 
@@ -55,11 +61,15 @@ def lag_of(seam: Seam, log_ends: Seam) -> int:
     return sum(max(log_ends.get((topic, p), offset) - offset, 0) for topic, p, offset in seam.items())
 
 
-def split_for_tasks(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+def split_for_tasks(
+    ranges: Sequence[OffsetRange], tasks: int, may_cut: bool = True
+) -> list[list[OffsetRange]]:
     """The ranges as one list per task, none empty; within a task all are of different partitions.
 
-    Fewer ranges than tasks are cut into pieces, more are spread by size.
+    Fewer ranges than tasks are cut into pieces, where they may be; more are spread by size.
     """
+    if len(ranges) < tasks and not may_cut:
+        return [[whole] for whole in ranges]
     if len(ranges) < tasks:
         pieces = -(-tasks // max(len(ranges), 1))
         return [[piece] for whole in ranges for piece in _cut(whole, pieces)]
@@ -96,9 +106,43 @@ def with_new_partitions(seam: Seam, starts: Seam) -> Seam:
     )
 
 
-def _share(lag: int, total: int, records_max: int) -> int:
-    # At least one offset each, so that no partition waits for ever behind larger ones.
-    return lag if total <= records_max else max(1, lag * records_max // total)
+def _up_to_a_time(seam: Seam, ends: Seam, records_max: int, offsets_at: OffsetsAt) -> Seam:
+    """The ends as of a partition time: half of the bound at least, where a millisecond doesn't hold more.
+
+    Of a millisecond that holds more than the bound, partitions are read one after the other, in the order in
+    which they win.
+    """
+    low, low_ms = seam, NO_TIME - 1
+    high, high_ms = ends, TIMESTAMP_MS_MAX
+    # Halved each time, so at most 48 times.
+    while high_ms - low_ms > 1 and 2 * lag_of(seam, low) < records_max:
+        middle_ms = (low_ms + high_ms) // 2
+        middle = _within(offsets_at(middle_ms + 1), seam, high)  # safety: plan-cut-in-time
+        if lag_of(seam, middle) <= records_max:
+            low, low_ms = middle, middle_ms
+        else:
+            high, high_ms = middle, middle_ms
+    return low if lag_of(seam, low) else _filled(seam, high, records_max)
+
+
+def _filled(seam: Seam, ends: Seam, records_max: int) -> Seam:
+    """As much up to the ends as the bound allows, partition by partition."""
+    left, found = records_max, {}
+    for place in _places(seam):
+        found[place] = min(ends[place], seam[place] + left)
+        left -= found[place] - seam[place]
+    return Seam(found)
+
+
+def _within(offsets: Seam, least: Seam, most: Seam) -> Seam:
+    """The offsets of the partitions that ``least`` has, none before it, and none beyond ``most``."""
+    return Seam(
+        {place: max(least[place], min(offsets.get(place), most.get(place))) for place in _places(least)}
+    )
+
+
+def _places(seam: Seam) -> list[tuple[str, int]]:
+    return [(topic, partition) for topic, partition, _ in seam.items()]
 
 
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest.files_by_bucket import FilesByBucket, after_commit, in_buckets
+from thermocline.rules.partition_time import PartitionTimes
 
 if TYPE_CHECKING:
     from ingest.change import TableChange
@@ -25,6 +26,7 @@ class Position:
     topic_ids: Mapping[str, str]
     watermark_ms: int
     drained_ms: int
+    partition_times: PartitionTimes
     tombstones_since_ms: Mapping[str, int]
     has_read: bool
     files: FilesByBucket
@@ -39,6 +41,7 @@ class Position:
             state.topic_ids,
             state.watermark_ms,
             state.drained_ms,
+            state.partition_times or PartitionTimes(),
             state.tombstones_since_ms,
             state.has_read,
             files,
@@ -55,6 +58,7 @@ class Position:
             seam=change.seam,
             watermark_ms=change.watermark_ms,
             drained_ms=change.drained_ms,
+            partition_times=change.partition_times,
             has_read=self.has_read or change.accounting.read > 0,
             files=files,
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ingest.change import NewTopics
 from ingest.open_transactions import warn
-from ingest.plan import FIRST_RECORDS_MAX, Batch, plan_batch, records_max_of, with_new_partitions
+from ingest.plan import Batch, lag_of, plan_batch, records_max_of, with_new_partitions
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, open_table
 from thermocline.kafka.log import Log
@@ -59,7 +60,8 @@ def next_batch(settings: Settings, name: str, clock: Clock | None = None) -> Bat
     definition, state, log = _table_and_log(settings, name)
     starts, ends = check_log(name, state, log, definition, (clock or SystemClock()).now_ms())
     records_max = records_max_of(settings.table(name).batch_records_max, 0, bytes_per_record=None)
-    return plan_batch(with_new_partitions(state.seam, starts), ends, records_max)
+    seam, offsets_at = with_new_partitions(state.seam, starts), partial(log.offsets_at, definition.topics)
+    return plan_batch(seam, ends, records_max, offsets_at)
 
 
 def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
@@ -73,8 +75,8 @@ def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
         return False  # whether ingest can go on is found out by what takes the table
     now_ms = clock.now_ms()
     starts, ends = check_log(name, state, log, definition, now_ms)
-    batch = plan_batch(with_new_partitions(state.seam, starts), ends, FIRST_RECORDS_MAX)
-    if batch.ranges or (state.has_read and is_note_due(state.drained_ms, log, definition, now_ms)):
+    lag = lag_of(with_new_partitions(state.seam, starts), ends)
+    if lag or (state.has_read and is_note_due(state.drained_ms, log, definition, now_ms)):
         return False
     warn(name, log.open_transactions(definition.topics))
     return True

@@ -23,7 +23,10 @@ from thermocline.iceberg.files import delete_files
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.definition import PARTITION_TIME
+from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
+from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -60,8 +63,8 @@ class ReadReport(msgspec.Struct):
     """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
     ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
-    of them (`rules.bad_digest`); ``last_timestamps_ms`` is by "topic/partition"; ``error`` is a pickled error
-    of ours.
+    of them (`rules.bad_digest`); ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
+    "topic/partition"; ``error`` is a pickled error of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -73,6 +76,15 @@ class ReadReport(msgspec.Struct):
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
+        """Note the times of a partition's next records."""
+        place = f"{topic}/{partition}"
+        self.last_timestamps_ms[place] = timestamps_ms[-1]
+        greatest_ms = max(timestamps_ms)
+        before_ms = self.greatest_timestamps_ms.get(place, greatest_ms)
+        self.greatest_timestamps_ms[place] = max(before_ms, greatest_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +92,8 @@ class ReadTask:
     """Everything that the tasks of a batch need, picklable; ``topic_ids`` is by topic.
 
     A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
+    With the ``partition_times`` at the seam, the records say the partition time at each of them. The ranges
+    then begin at the seam. Without, keys in several partitions are found, but not decided.
     """
 
     definition: LiveTable
@@ -89,6 +103,7 @@ class ReadTask:
     quarantine_location: str
     topic_ids: Mapping[str, str]
     registry: SchemaRegistry | None = None
+    partition_times: PartitionTimes | None = None
 
 
 def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
@@ -126,13 +141,14 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
 def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
     decoder = decoder_for(task.definition, task.registry)
+    running = None if task.partition_times is None else RunningTimes(task.partition_times)
     held: list[pa.Table] = []
     held_bad: list[pa.Table] = []
     for chunk in read_ranges(task.client_config, ranges, task.definition.name):
         failpoint("read-task.chunk")
         good, bad = _decode(task, decoder, chunk, report)
         activity.advance(len(chunk.offsets))
-        held.append(good)
+        held.append(good if running is None else _timed(good, chunk, running))
         held_bad.append(bad)
         if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
             yield _packed(task.definition, held)
@@ -154,12 +170,19 @@ def _decode(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
+    report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
     good = records_table(
         task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
     )
     kept = [bad for bad in decoded.bad if task.definition.on_error.of(bad.stage) == "quarantine"]
     return good, bad_records(chunk, task.topic_ids, kept)
+
+
+def _timed(good: pa.Table, chunk: RecordChunk, running: RunningTimes) -> pa.Table:
+    """The good records of a chunk with the partition time at each of them; bad ones count for it, too."""
+    times_ms = running.take((chunk.topic, chunk.partition), chunk.timestamps_ms)
+    of_good = np.searchsorted(chunk.offsets, good.column(OFFSET).to_numpy())
+    return good.append_column(PARTITION_TIME, pa.array(times_ms[of_good]))
 
 
 def count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> None:

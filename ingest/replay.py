@@ -273,7 +273,9 @@ class _Replaying:
                 evidence.settle(candidate)
             # By now the topic may have been made anew, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
-            for candidate in newest_first(open_questions, ground.reading):  # safety: replay-newest-first
+            # safety: replay-newest-first
+            in_order = newest_first(open_questions, ground.reading, evidence.times_ms)
+            for candidate in in_order:
                 verdict = _verdict(candidate, live, evidence, ground)
                 verdicts[candidate.origin] = verdict
                 if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count

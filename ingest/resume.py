@@ -47,6 +47,7 @@ from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
 from thermocline.rules.identity import check_log
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def rebase(
             seam=state.seam.without(topics),
             cluster_id=owned.log.cluster_id(),
             watermark_ms=-1,  # what is read next may be older than anything before
+            partition_times=(state.partition_times or PartitionTimes()).without(topics),
             properties=_tombstones_since_now(state, topics, now_ms),
         )
         return change.reading(new_topics(owned.log, topics, to))

@@ -319,7 +319,9 @@ def _filled(
     start = _of_places(state.seam if since is None else since.point.seam, ends)
     folder = until_the_end.enter_context(own_folder(within) if within else _temporary_folder())
     publish(folder / COLD, table, definition, state)
-    tier = HotTier.open(folder / HOT, definition, start, clock, source=source_of(table, state))
+    times = (state if since is None else since.state).partition_times
+    source = source_of(table, state)
+    tier = HotTier.open(folder / HOT, definition, start, clock, source=source, partition_times=times)
     until_the_end.callback(tier.close)
     pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
     until_the_end.callback(pin.release)

@@ -252,6 +252,7 @@ class Tailer:
             may_continue,
             newest.source,
             newest.tombstones_from_ms,
+            newest.state.partition_times,
         )
         self._feed = Feed(self._tier, newest.definition, self._registry)
         is_empty = not self._tier.records
@@ -320,7 +321,7 @@ class Tailer:
         # Not before the checks: a tier that has read nothing of a partition was never at the end of all.
         new = self._new_in(starts, newest)
         if new:
-            self._tier.extend(new)
+            self._tier.extend(new, newest.state.partition_times)
         self._checked_at = began_at  # safety: tailer-checked-before
         if self._goal is None:
             self._goal = ends

@@ -10,8 +10,8 @@ class Hit(Protocol):
     """Where one record of a key was found."""
 
     @property
-    def timestamp_ms(self) -> int:
-        """The broker's append time."""
+    def partition_time_ms(self) -> int:
+        """The greatest time among the records of the partition so far."""
         ...
 
     @property
@@ -40,4 +40,4 @@ def newest(hits: Iterable[H]) -> H:
         place = (hit.topic, hit.partition)
         if place not in last or hit.offset > last[place].offset:
             last[place] = hit
-    return max(last.values(), key=lambda hit: (hit.timestamp_ms, hit.topic, hit.partition))
+    return max(last.values(), key=lambda hit: (hit.partition_time_ms, hit.topic, hit.partition))

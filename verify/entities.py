@@ -17,9 +17,18 @@ import pyarrow.compute as pc
 from thermocline.rules import sequence
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row, natural_values
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE, Column
+from thermocline.rules.definition import (
+    ABSENT,
+    KEY,
+    PARTITION_TIME,
+    PROVENANCE,
+    SEQUENCE,
+    TOMBSTONE,
+    Column,
+)
 from thermocline.rules.fold import loses, order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
+from thermocline.rules.partition_time import NO_TIME
 from verify.finding import Finding, Key
 from verify.log_decode import MAYBE, STATE
 from verify.sample import by_entity, entities_of
@@ -52,7 +61,8 @@ class _Known:
     """A record of a key, or the row that the table has (``row``), and where it comes from.
 
     ``absent`` are the columns that a record leaves as they are. Where columns order the records, ``sequence``
-    says where it stands, and the table may also remember a delete.
+    says where it stands, and the table may also remember a delete. ``deciding_ms`` is the time by which the
+    record's batch decides between partitions.
     """
 
     place: Place | None
@@ -61,6 +71,7 @@ class _Known:
     row: Row | None
     absent: tuple[str, ...] = ()
     sequence: bytes = b""
+    deciding_ms: int = NO_TIME
 
     def over(self, older: _Known | None) -> _Known:
         """The record laid over the row, or the records, before it; what was never set is null."""
@@ -261,7 +272,7 @@ class Entities:
             if not is_hot and (reading is None or place not in reading.lives):
                 return _CONTESTED
             batch = float("inf") if is_hot or reading is None else reading.batch(place, one.offset)
-            ranks.append(((batch, *order_of(one.timestamp, *place)), one))
+            ranks.append(((batch, *order_of(one.deciding_ms, *place)), one))
         return max(ranks, key=lambda pair: pair[0])[1]
 
     def _known(self, rows: pa.Table) -> Iterator[tuple[bytes, bytes, _Known]]:
@@ -273,6 +284,8 @@ class Entities:
         times = rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist()
         entities = entities_of(self.definition, rows).to_pylist()
         keys = rows.column(KEY).to_pylist()
+        is_record = PARTITION_TIME in rows.column_names
+        deciding = rows.column(PARTITION_TIME).to_pylist() if is_record else [NO_TIME] * rows.num_rows
         absent = rows.column(ABSENT).to_pylist() if ABSENT in rows.column_names else [()] * rows.num_rows
         self._newest = max([self._newest, *(time for time in times if time is not None)])
         known = zip(
@@ -285,11 +298,12 @@ class Entities:
             times,
             absent,
             self._sequences(rows),
+            deciding,
             strict=True,
         )
-        for entity, key, row, topic, partition, offset, time, kept, sequence_ in known:
+        for entity, key, row, topic, partition, offset, time, kept, *order in known:
             place = None if topic is None or partition is None else (topic, partition)
-            yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept), sequence_)
+            yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept), *order)
 
     def _sequences(self, rows: pa.Table) -> Sequence[bytes]:
         if not self.definition.sequence_by:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from thermocline.iceberg.reading import DecidingTimes
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
-from thermocline.rules.definition import PROVENANCE, LiveTable
+from thermocline.rules.definition import PARTITION_TIME, PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Reading
+    from thermocline.rules.partition_time import PartitionTimes
     from thermocline.schemas.registry import SchemaRegistry
 
 __all__ = [
@@ -45,12 +47,17 @@ OLDER: Final = 2
 """Good, by whichever definition read it; columns that were added since may be null in its row."""
 
 _ADDED: Final = (pa.field(BATCH, pa.int32()), pa.field(STATE, pa.int8()), pa.field(SEGMENT, pa.int8()))
+_TIME: Final = pa.field(PARTITION_TIME, pa.int64())
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def records_schema(definition: LiveTable) -> pa.Schema:
-    """Decoded records with their batch, what is known of how they were read, and their stretch of the log."""
-    return pa.schema([*definition.records_schema, *_ADDED])
+    """Decoded records with what is known of how they were read.
+
+    That is their batch, whether they were good then, their stretch of the log, and by which time their batch
+    decided between partitions, in milliseconds.
+    """
+    return pa.schema([*definition.records_schema, *_ADDED, _TIME])
 
 
 @dataclass(slots=True)
@@ -58,7 +65,8 @@ class LogDecoder:
     """Makes tables of ``records_schema`` from what is read of the log; bad records are counted and left out.
 
     ``cuts`` are ends that something is compared at: records before the seam are in stretch 0, those beyond it
-    in stretch 1 and, behind each of the cuts, one further.
+    in stretch 1 and, behind each of the cuts, one further. ``start`` are the partition times where reading
+    begins, where it goes on from an earlier decoder's.
     """
 
     reading: Reading
@@ -66,26 +74,34 @@ class LogDecoder:
     records: int = 0
     bad: int = 0
     registry: SchemaRegistry | None = None
+    start: PartitionTimes | None = None
     _decoders: dict[tuple[object, ...], Decoder] = field(default_factory=dict)
+    _deciding: DecidingTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """No record was read yet."""
+        self._deciding = DecidingTimes(self.reading, self.start)
+
+    @property
+    def partition_times(self) -> PartitionTimes:
+        """The partition times after all that was decoded."""
+        return self._deciding.now()
 
     def decode(self, chunk: RecordChunk) -> pa.Table:
         """The records of a chunk that are good now, or were when they were read."""
         self.records += len(chunk.offsets)
-        batches = self._batches(chunk)
+        place, offsets = (chunk.topic, chunk.partition), np.array(chunk.offsets, np.int64)
+        batches = self.reading.batches(place, offsets)
+        times = self._deciding.take(place, chunk.timestamps_ms, offsets)
         tables: list[pa.Table] = []
         for start, end in self._stretches(batches):
             part = _sliced(chunk, start, end)
             tables += self._decode_alike(part, int(batches[start]), batches[start:end])
         whole = pa.concat_tables(tables)
+        at = np.searchsorted(offsets, whole.column(PROVENANCE[2]).to_numpy())
+        whole = whole.append_column(_TIME, pa.array(times[at]))
         self.bad += len(chunk.offsets) - whole.num_rows
         return whole
-
-    def _batches(self, chunk: RecordChunk) -> Array:
-        place = (chunk.topic, chunk.partition)
-        offsets = np.array(chunk.offsets, np.int64)
-        if place not in self.reading.lives:  # a partition that is newer than the snapshot
-            return np.full(len(offsets), len(self.reading.definitions))
-        return self.reading.batches(place, offsets)
 
     def _stretches(self, batches: Array) -> Iterator[tuple[int, int]]:
         """The runs of records that the same definitions may have read."""

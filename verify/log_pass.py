@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.partition_time import PartitionTimes
     from thermocline.schemas.registry import SchemaRegistry
     from verify.sample import Chosen
 
@@ -41,6 +42,8 @@ PROGRESS: Final = "log"
 class ReadLog:
     """What was read: from where to where, how much, and the records of sampled entities.
 
+    ``partition_times`` are those at the ends.
+
     ``firsts`` are by partition: from there on the log holds all that the table has read.
     """
 
@@ -49,6 +52,7 @@ class ReadLog:
     entities: Entities
     read: int
     bad: int
+    partition_times: PartitionTimes
 
 
 @dataclass(slots=True)
@@ -105,7 +109,7 @@ class LogPass:
             self._wait(definition, found)
         if self._waiting:
             entities.take_records(sampled(definition, pa.concat_tables(self._waiting), self.chosen))
-        return ReadLog(firsts, ends, entities, decoder.records, decoder.bad)
+        return ReadLog(firsts, ends, entities, decoder.records, decoder.bad, decoder.partition_times)
 
     def _firsts(self, starts: Seam) -> list[tuple[Place, int | None]]:
         """A partition that is newer than the snapshot is read from its start."""

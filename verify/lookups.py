@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.process.clock import Clock
+    from thermocline.rules.partition_time import PartitionTimes
     from thermocline.rules.seam import Seam
     from thermocline.schemas.registry import SchemaRegistry
     from verify.comparison import Verified
@@ -59,9 +60,11 @@ class LookupChecks:
     reached: Seam = field(init=False)
     _readings: dict[int, Reading | None] = field(default_factory=dict)
     _table: Table | None = None
+    _partition_times: PartitionTimes = field(init=False)
 
     def __post_init__(self) -> None:
         self.ends = self.verified.log.ends
+        self._partition_times = self.verified.log.partition_times
         self.reached = self.verified.point.end
 
     def round(self, prefixes: Sequence[bytes], progress: Callable[[int], None] = lambda _done: None) -> None:
@@ -125,7 +128,7 @@ class LookupChecks:
             for topic, p, start in starts.items()
             if (end := ends.get((topic, p))) > self.ends.get((topic, p), start)
         ]
-        decoder = LogDecoder(self.verified.reading, [], registry=self.registry)
+        decoder = LogDecoder(self.verified.reading, [], registry=self.registry, start=self._partition_times)
         try:
             for chunk in read_ranges(self.client_config, ranges, definition.name, self.clock):
                 found = sampled(definition, decoder.decode(chunk), self.chosen)
@@ -134,6 +137,7 @@ class LookupChecks:
             detail = f"the log was cut faster than it was read, at {', '.join(gone.gaps)}"
             raise ReadPointGone(table=definition.name, detail=detail) from gone
         self.report.records += decoder.records
+        self._partition_times = decoder.partition_times
         self.ends = self.reached = ends
 
     def reading_at(self, snapshot_id: int) -> Reading | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.rules.decode import unpack_arrays
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns, filled
 from thermocline.rules.keys import decode_arrays
 from verify.finding import Finding, key_of
@@ -39,7 +39,7 @@ __all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
 PIECE_BYTES: Final = 64 << 20
 """Of the hot tier's winners, unpacked at a time."""
 _PAYLOAD: Final = "payload"
-_TOPIC, _PARTITION, _OFFSET, _TIMESTAMP = PROVENANCE
+_TOPIC, _PARTITION, _OFFSET, _ = PROVENANCE
 _WINNERS: Final = "winners"
 
 
@@ -58,7 +58,7 @@ def _winners_query(first: str) -> str:
             ) = 1
         )
         FROM newest QUALIFY row_number() OVER (
-            PARTITION BY {KEY} ORDER BY {first} {_TIMESTAMP} DESC, {_TOPIC} DESC, {_PARTITION} DESC
+            PARTITION BY {KEY} ORDER BY {first} {PARTITION_TIME} DESC, {_TOPIC} DESC, {_PARTITION} DESC
         ) = 1
     """
 

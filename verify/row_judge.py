@@ -37,6 +37,8 @@ class Reason(StrEnum):
 class LastRecord:
     """The last record of a key in a partition that the table has read. ``timestamp`` is in microseconds.
 
+    ``deciding_ms`` is the time by which its batch decided between partitions.
+
     ``values`` are its value columns, in declared order, in a form that is equal exactly where they are. With
     partial updates they are what the records up to it came to in its partition, ``absent`` says which of them
     none of these set, and ``is_whole`` whether it sets all of them itself. Where columns order the records it
@@ -50,6 +52,7 @@ class LastRecord:
     state: int
     is_tombstone: bool
     values: tuple[object, ...]
+    deciding_ms: int
     is_whole: bool = True
     absent: tuple[bool, ...] = ()
     sequence: bytes = b""
@@ -132,6 +135,20 @@ class JudgeContext:
             )
         )
 
+    def knows_order(self, batch: int, records: Collection[LastRecord]) -> bool:
+        """Whether it is known in which order a batch had records of several partitions.
+
+        Their partition times follow from all records of the batch before them.
+        """
+        if not self.reading.is_timed(batch):
+            return self.reading.is_known(batch)
+        # safety: verify-partition-times
+        return self.reading.is_known(batch) and all(
+            one.place[0] not in self.compacted
+            and self.firsts.get(one.place, 0) <= self.reading.reached(batch, one.place)
+            for one in records
+        )
+
     def holds_all_of(self, place: Place) -> bool:
         """Whether the log holds all records that the table has ever read of a partition."""
         reading, begins = self.reading, self.reading.lives[place].begins
@@ -145,13 +162,13 @@ def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeCont
         return KeyVerdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
     if ground.is_ordered:  # such a table takes no replay: what was bad is not in it
         heard = [one for one in heard if not one.is_maybe]
-    possible = _possible_winners([one for one in heard if not one.is_maybe], ground.reading)
+    possible = _possible_winners([one for one in heard if not one.is_maybe], ground)
     if not rows:
         return _judge_absent(possible, ground)
     return _Case(rows[0], heard, possible, ground).verdict()
 
 
-def _possible_winners(heard: Sequence[LastRecord], reading: Reading) -> list[LastRecord]:
+def _possible_winners(heard: Sequence[LastRecord], ground: JudgeContext) -> list[LastRecord]:
     """The record that was read last; several where nobody knows in which order they were read."""
     if not heard:
         return []
@@ -159,11 +176,11 @@ def _possible_winners(heard: Sequence[LastRecord], reading: Reading) -> list[Las
     heard = [one for one in heard if one.sequence == highest]  # safety: verify-sequence
     batch = max(one.batch for one in heard)
     last = sorted((one for one in heard if one.batch == batch), key=_rank, reverse=True)
-    return last[:1] if reading.is_known(batch) else last
+    return last[:1] if len(last) == 1 or ground.knows_order(batch, last) else last
 
 
 def _rank(one: LastRecord) -> tuple[int, bytes, int, str, int]:
-    return (one.batch, *order_of(one.timestamp, *one.place))
+    return (one.batch, *order_of(one.deciding_ms, *one.place))
 
 
 def _judge_absent(possible: Sequence[LastRecord], ground: JudgeContext) -> KeyVerdict:
@@ -273,9 +290,9 @@ class _Case:
         batch = reading.batch(place, row.offset)
         if batch != winner.batch:
             return batch < winner.batch
-        return reading.is_known(batch) and order_of(row.timestamp, *place) < order_of(
-            winner.timestamp, *winner.place
-        )
+        # Its own time is all that is known of it: partition times may have been later.
+        is_decided = reading.is_known(batch) and not reading.is_timed(batch)
+        return is_decided and order_of(row.timestamp // 1000, *place) < _rank(winner)[1:]
 
     def _late(self, winner: LastRecord) -> KeyVerdict:
         """A finding; but where rows are suppressed, a record with the row's values may be hidden."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from thermocline.rules import sequence
 from thermocline.rules.comparable import nested_as_bytes
-from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE
+from thermocline.rules.definition import KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.keys import buckets, decode_arrays
 from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
@@ -50,7 +50,7 @@ REMEMBERED: Final = "remembered"
 LAST: Final = "last_records"
 WHOLE: Final = "_whole"
 _ADDED: Final = {
-    LOG: (TOMBSTONE, BATCH, STATE, SEGMENT),
+    LOG: (TOMBSTONE, BATCH, STATE, SEGMENT, PARTITION_TIME),
     STORED: (),
     EXTRACT: (),
     HOT: (TOMBSTONE,),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE
+from thermocline.rules.definition import KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from verify.finding import Finding, key_of
 from verify.log_decode import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
 from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
@@ -34,7 +34,7 @@ _IF_KEYS_STAY_MAX: Final = 10_000
 
 _TOPIC, _PARTITION, _OFFSET, _TIME = PROVENANCE
 _HOUR: Final = 3_600_000_000  # in microseconds
-_FACTS: Final = (BATCH, STATE, TOMBSTONE)
+_FACTS: Final = (BATCH, STATE, TOMBSTONE, PARTITION_TIME)
 _AGREES, _DELETED, _OLDER = "agrees", "deleted", "older"
 
 
@@ -226,11 +226,11 @@ def _told_apart(
     heard: list[LastRecord] = []
     rows: list[Stored] = []
     for _key, topic, partition, offset, time, *rest, is_row in found:
-        values, (batch, state, is_tombstone, *partial) = rest[:-facts], rest[-facts:]
+        values, (batch, state, is_tombstone, deciding_ms, *partial) = rest[:-facts], rest[-facts:]
         sequence = partial.pop() if is_ordered else b""
         if not is_row:
             place, (is_whole, *absent) = (topic, partition), partial or (True,)
-            last = LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values))
+            last = LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values), deciding_ms)
             heard.append(replace(last, is_whole=is_whole, absent=tuple(absent), sequence=sequence))
         elif None in (topic, partition, offset):
             rows.append(Stored(None, -1, -1, tuple(values), sequence))

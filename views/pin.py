@@ -14,7 +14,7 @@ from thermocline.rules.identity import beyond_since_ms, check_source
 from views.facts import TableFacts
 from views.leases import hold
 from views.lifetime import lifetime
-from views.plan import PlannedView, instant_of
+from views.plan import PlannedView, has_append_times, instant_of
 from views.publish import find_views
 from views.readable import unreadable_in_sql
 from views.render import Mode, ViewPlan
@@ -113,6 +113,7 @@ def pinned_view(
         window,
         expires_at=instant_of(until_ms),
         row_filter=settings.table(name).view_filter,
+        has_append_times=has_append_times(configs),
     )
     return PlannedView(plan, until_ms, life.because, pinned=called)
 

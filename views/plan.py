@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -21,11 +21,12 @@ from views.render_window import LogWindow
 from views.sql import comment
 
 if TYPE_CHECKING:
+    from thermocline.kafka.log import TopicConfig
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings, ViewsSettings
     from views.facts import TableFacts
 
-__all__ = ["PlannedView", "cold_view", "is_bounded", "live_views", "modes_of"]
+__all__ = ["PlannedView", "cold_view", "has_append_times", "is_bounded", "live_views", "modes_of"]
 
 _DIGEST_CHARACTERS: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -117,9 +118,14 @@ def is_bounded(table: TableSettings, facts: TableFacts) -> bool:
 
     Producers' times say nothing of when a record came, and of a transaction's records all come with its end.
     """
-    by_times = all(config.is_log_append_time for config in facts.configs.values())
+    by_times = has_append_times(facts.configs)
     # safety: views-bounded-by-producers-times, views-bounded-by-transactions
     return table.views_bounded or facts.is_transactional or not by_times
+
+
+def has_append_times(configs: Mapping[str, TopicConfig]) -> bool:
+    """Whether the broker gives all records their times."""
+    return all(config.is_log_append_time for config in configs.values())
 
 
 def _live_view(
@@ -147,6 +153,7 @@ def _live_view(
         window,
         expires_at=instant_of(life.until_ms),
         row_filter=table.view_filter,
+        has_append_times=has_append_times(facts.configs),
     )
     return PlannedView(plan, life.until_ms, life.because)
 

@@ -25,7 +25,11 @@ from views.render_window import LogWindow
 __all__ = ["Mode", "ViewPlan", "query"]
 
 BETWEEN_PARTITIONS: Final = "_timestamp DESC, _topic DESC, _partition_id DESC"  # safety: sql-between
-"""``fold.order_of``, the greatest first: what decides between the last records of a key's partitions."""
+"""``fold.order_of``, the greatest first: what decides between the last records of a key's partitions.
+
+The broker's times are partition times, as they don't go back. Producers' times may, and their greatest so far
+would take a pass over all records of a partition: where a key is met in several of them, the query fails.
+"""
 
 
 class Mode(StrEnum):
@@ -45,7 +49,7 @@ class ViewPlan:
     from then on the log may lack records that the snapshot does not have. ``row_filter`` is a condition in
     SQL on the declared columns, as ``app_id = current_user``, that an operator gives. With ``server``,
     Trino's name of that catalog, hot rows come from the server's endpoint; ``servers`` is the `group_of`
-    those that answer there together.
+    those that answer there together. ``has_append_times``: all topics have the broker's times.
     """
 
     mode: Mode
@@ -57,6 +61,7 @@ class ViewPlan:
     row_filter: str | None = None
     server: str | None = None
     servers: int = 0
+    has_append_times: bool = False
 
     def __post_init__(self) -> None:
         # What the server gives is one state however often it is read.
@@ -93,7 +98,7 @@ def query(plan: ViewPlan) -> str:
 
 _LAST_OF_PARTITIONS: Final = """\
 Of each key the record with the highest offset in each partition. Only between these, of a key that stood in
-several partitions, do timestamps decide."""
+several partitions, do times decide."""
 
 
 def _last_of_partitions(definition: LiveTable) -> str:
@@ -139,7 +144,7 @@ def _overlaid(plan: ViewPlan) -> str:
     records, or a row shows twice or not at all: hence the bound that ``ViewPlan`` asks for.
     """
     columns, key = _columns(plan.definition), _key(plan.definition)
-    # safety: sql-tombstone, sql-anti-join
+    # safety: sql-anti-join
     return f"""\
 {sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}, less every key that the log mentions.")}
 SELECT {", ".join(f"cold.{sql.name(column.name)}" for column in plan.definition.columns)}
@@ -150,7 +155,7 @@ WHERE hot._is_mentioned IS NULL
 UNION ALL
 {sql.comment("Hot: the last record of each key, unless it deletes the row.")}
 SELECT {columns}
-{_first_of(f"{columns}, {DELETED}", key, BETWEEN_PARTITIONS, "_last")} AND NOT {DELETED}"""
+{_won(plan, f"{columns}, {DELETED}", BETWEEN_PARTITIONS, "_last", "true")}"""
 
 
 def _served(plan: ViewPlan, catalog: str) -> str:
@@ -252,22 +257,40 @@ def _ranked(plan: ViewPlan) -> str:
   FROM _last
 )"""
     order = f"_is_hot DESC, {BETWEEN_PARTITIONS}"  # safety: sql-hot-wins
-    # safety: sql-tombstone-by-key
     return f"""\
 {sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
 SELECT {columns}
-{_first_of(f"{columns}, {DELETED}", _key(plan.definition), order, both)} AND NOT {DELETED}"""
+{_won(plan, f"{columns}, {DELETED}, _is_hot", order, both, "_is_hot")}"""
 
 
-def _first_of(columns: str, key: str, order: str, source: str) -> str:
-    """From where to select, of each key, what stands first in the order."""
+def _won(plan: ViewPlan, columns: str, order: str, source: str, is_record: str) -> str:
+    """From where to select, of each key, what stands first in the order, unless it deletes the row.
+
+    Where producers give the times, two records of a key (what ``is_record``) are in two partitions.
+    """
+    key = _key(plan.definition)
+    if plan.has_append_times:
+        return f"{_first_of(columns, key, order, source)} AND NOT {DELETED}"  # safety: sql-tombstone
+    reason = (
+        f"a key of {plan.definition.identifier} has new records in several partitions, and producers' times "
+        'do not order them in SQL: use lookups, extracts or views with hot = "server", or ask again after '
+        "the next commit"
+    )
+    # safety: sql-contested, sql-tombstone-by-producers-times
+    return f"""\
+{_first_of(columns, key, order, source, 2)}
+  AND IF(_nth = 1, NOT {DELETED}, IF({is_record}, CAST(fail({sql.literal(reason)}) AS boolean), false))"""
+
+
+def _first_of(columns: str, key: str, order: str, source: str, count: int = 1) -> str:
+    """From where to select, of each key, what stands first in the order; or the first so many."""
     return f"""\
 FROM (
   SELECT {columns},
     row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS _nth
   FROM {sql.moved_in(source, 1)}
 )
-WHERE _nth = 1"""
+WHERE _nth {"=" if count == 1 else "<="} {count}"""
 
 
 def _snapshot(plan: ViewPlan) -> str:

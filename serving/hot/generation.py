@@ -26,6 +26,7 @@ from serving.hot import disk
 from serving.hot.environment import open_environment
 from serving.hot.record import META_KEY
 from thermocline.failpoints import failpoint
+from thermocline.rules.partition_time import NO_TIME
 from thermocline.rules.seam import Seam
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
@@ -39,7 +40,7 @@ class Covered(msgspec.Struct, frozen=True, array_like=True):
     """The records of one partition that are held: [start, end).
 
     ``reached_end_at`` (monotonic seconds) is when it was last known to be read up to the log's end, if
-    ever.
+    ever. ``partition_time_ms`` is the partition time at ``end``.
     """
 
     topic: str
@@ -47,6 +48,7 @@ class Covered(msgspec.Struct, frozen=True, array_like=True):
     start: int
     end: int
     reached_end_at: float | None = None
+    partition_time_ms: int = NO_TIME
 
     @property
     def place(self) -> tuple[str, int]:

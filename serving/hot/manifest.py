@@ -15,7 +15,7 @@ import msgspec
 
 from serving.hot.generation import Covered
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _FILE_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MANIFEST: Final = "manifest.json"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

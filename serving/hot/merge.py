@@ -7,6 +7,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from serving.hot import ordered, partial
 from serving.hot.generation import Covered, Generation, Meta
 from thermocline.failpoints import failpoint
@@ -92,7 +94,4 @@ def covered_by(metas: Sequence[Meta]) -> tuple[Covered, ...]:
     for meta in metas:
         for part in meta.covered:
             started.setdefault(part.place, part.start)
-    return tuple(
-        Covered(part.topic, part.partition, started[part.place], part.end, part.reached_end_at)
-        for part in metas[-1].covered
-    )
+    return tuple(replace(part, start=started[part.place]) for part in metas[-1].covered)

@@ -4,7 +4,7 @@ Of a seam it must be known which of the records at or beyond it has the highest 
 until a later one comes whose sequence is as high: what is left, from the oldest to the newest, has falling
 sequences, and the first one that is not before the seam is the winner. Mostly that is one record.
 
-The stored value begins like that of any record, with offset and append time of the newest one, and is
+The stored value begins like that of any record, with offset and times of the newest one, and is
 flagged ``IS_ORDERED``; then follow the records. They may be laid over older ones whenever they meet: as they
 are appended, as generations are merged, and as they are read.
 """

@@ -92,7 +92,7 @@ def _columns(value: bytes, count: int) -> tuple[Sequence[int], Cells]:
     if value[FLAGS_START] & IS_PARTIAL:
         offsets, payload = _offsets_and_payload(payload)
         return offsets, _cells_of(payload)
-    offset, _, _ = HEADER.unpack_from(value)
+    offset, *_ = HEADER.unpack_from(value)
     # safety: hot-delete-sets-all
     return [offset] * count, _cells_of(payload) if payload else [_NIL] * count
 

@@ -2,10 +2,10 @@
 
 A stored key is the bucket (2 bytes) | the row's key | the topic's index (2) and the partition (4),
 big-endian. So a bucket is one range, an entity one range within it, and a row's records in several
-partitions lie side by side. A stored value is the offset, the append time, flags, and the row's payload,
-which is empty for a tombstone and for nothing else. Before the payload of a record that sets only some
-columns stands which ones it sets (``partial``). Where columns order the records, it is several of them
-(``ordered``).
+partitions lie side by side. A stored value is the offset, the record's time, the partition time at it, flags,
+and the row's payload, which is empty for a tombstone and for nothing else. Before the payload of a record
+that sets only some columns stands which ones it sets (``partial``). Where columns order the records, it is
+several of them (``ordered``).
 
 LMDB takes keys of at most 511 bytes. A longer one is stored as its beginning and a hash, the value
 holding the whole key. Such a stored key has exactly 511 bytes and all others have fewer, so the two never
@@ -23,6 +23,7 @@ import msgspec
 
 from thermocline.rules.decode import Decoded, key_table, pack_rows, sequences
 from thermocline.rules.keys import buckets, encode_table
+from thermocline.rules.partition_time import NO_TIME
 
 if TYPE_CHECKING:
     from thermocline.kafka.log import RecordChunk
@@ -39,8 +40,8 @@ PARTITION_START: Final = 2  # within the place
 KEY_BYTES_MAX: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - 1
 LONG_KEY_PREFIX_BYTES: Final = STORED_KEY_BYTES_MAX - BUCKET.size - PLACE.size - HASH_BYTES
 
-HEADER: Final = Struct(">qqB")
-TIME_START, FLAGS_START = 8, 16
+HEADER: Final = Struct(">qqqB")
+TIME_START, PARTITION_TIME_START, FLAGS_START = 8, 16, 24
 KEY_LENGTH: Final = Struct(">I")
 HAS_LONG_KEY: Final = 1
 IS_PARTIAL: Final = 2
@@ -54,7 +55,7 @@ META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 
 
 
 class HotRow(NamedTuple):
-    """The last record of a row: the packed value columns, and where and when it was appended.
+    """The last record of a row: the packed value columns, and where it stands in the log.
 
     ``kept`` are the places of the value columns that no hot record set: the cold row has their values. Where
     columns order the records, a tombstone is one without payload, since its ``sequence`` counts.
@@ -67,6 +68,7 @@ class HotRow(NamedTuple):
     timestamp_ms: int
     kept: tuple[int, ...] = ()
     sequence: bytes = b""
+    partition_time_ms: int = NO_TIME
 
 
 class OrderedRecord(NamedTuple):
@@ -75,13 +77,17 @@ class OrderedRecord(NamedTuple):
     sequence: bytes
     offset: int
     timestamp_ms: int
+    partition_time_ms: int
     payload: bytes
 
 
 def stored_records(
-    definition: LiveTable, chunk: RecordChunk, decoded: Decoded
+    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, partition_times_ms: Sequence[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of each good record of a chunk, in its order; a row may come several times."""
+    """The stored key and value of each good record of a chunk, in its order; a row may come several times.
+
+    The partition times are those at all records of the chunk.
+    """
     table = key_table(definition, decoded, chunk.topic, chunk.partition, chunk.offsets)
     numbers = buckets(definition, table.column(definition.bucket_column.name)).tolist()
     keys = encode_table(definition, table).to_pylist()
@@ -91,15 +97,17 @@ def stored_records(
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
     flags = [0] * len(payloads)
     if definition.sequence_by:
-        _set_ordered(definition, chunk, decoded, payloads, flags)
+        _set_ordered(definition, chunk, decoded, partition_times_ms, payloads)
+        flags = [IS_ORDERED] * len(payloads)
     if decoded.absent is not None:
         _set_partial(definition, chunk, decoded, payloads, flags)
     for bucket, key, index, payload, flag in zip(numbers, keys, decoded.good, payloads, flags, strict=True):
+        times = timestamps_ms[index], partition_times_ms[index]
         if len(key) <= KEY_BYTES_MAX:
-            header = pack_header(offsets[index], timestamps_ms[index], flag)
+            header = pack_header(offsets[index], *times, flag)
             yield pack_bucket(bucket) + key + place, header + payload
         else:
-            header = pack_header(offsets[index], timestamps_ms[index], flag | HAS_LONG_KEY)
+            header = pack_header(offsets[index], *times, flag | HAS_LONG_KEY)
             short = key[:LONG_KEY_PREFIX_BYTES] + blake2b(key, digest_size=HASH_BYTES).digest()
             yield pack_bucket(bucket) + short + place, header + KEY_LENGTH.pack(len(key)) + key + payload
 
@@ -123,14 +131,17 @@ def _set_partial(
 
 
 def _set_ordered(
-    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, payloads: list[bytes], flags: list[int]
+    definition: LiveTable,
+    chunk: RecordChunk,
+    decoded: Decoded,
+    partition_times_ms: Sequence[int],
+    payloads: list[bytes],
 ) -> None:
     """Puts where each record stands in the order before its payload."""
     ordered = zip(decoded.good, sequences(definition, decoded), payloads, strict=True)
     for row, (index, sequence, payload) in enumerate(ordered):
-        record = OrderedRecord(sequence, chunk.offsets[index], chunk.timestamps_ms[index], payload)
-        payloads[row] = _encode([record])
-        flags[row] = IS_ORDERED
+        times = chunk.timestamps_ms[index], partition_times_ms[index]
+        payloads[row] = _encode([OrderedRecord(sequence, chunk.offsets[index], *times, payload)])
 
 
 def payload_start(value: bytes) -> int:

@@ -27,6 +27,7 @@ from serving.hot.record import (
     KEY_LENGTH,
     KEY_START,
     PARTITION_START,
+    PARTITION_TIME_START,
     PLACE,
     PLACE_START,
     TIME_START,
@@ -35,7 +36,15 @@ from serving.hot.record import (
 from serving.hot.winners import newest_values
 from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import TIMESTAMP
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
+from thermocline.rules.definition import (
+    ABSENT,
+    KEY,
+    PARTITION_TIME,
+    PROVENANCE,
+    SEQUENCE,
+    TOMBSTONE,
+    LiveTable,
+)
 from thermocline.rules.fold import winners
 
 if TYPE_CHECKING:
@@ -64,6 +73,11 @@ SCHEMA: Final = pa.schema(
 ABSENT_NAMES: Final = pa.field(ABSENT, pa.list_(pa.string()))
 PARTIAL_SCHEMA: Final = SCHEMA.append(ABSENT_NAMES)
 ORDERED_SCHEMA: Final = SCHEMA.append(pa.field(SEQUENCE, pa.binary()))
+# What decides between partitions, of records that are not folded yet.
+_PARTITION_TIME: Final = pa.field(PARTITION_TIME, pa.int64())
+_READ, _READ_PARTIAL, _READ_ORDERED = (
+    schema.append(_PARTITION_TIME) for schema in (SCHEMA, PARTIAL_SCHEMA, ORDERED_SCHEMA)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +106,7 @@ def winners_of_bucket(
     ``ORDERED_SCHEMA``, and the cold row may have the higher sequence.
     """
     if laying.is_ordered:
-        return winners(pa.Table.from_batches(_ordered(newest_first, topics, bucket, seam), ORDERED_SCHEMA))
+        return winners(pa.Table.from_batches(_ordered(newest_first, topics, bucket, seam), _READ_ORDERED))
     partial = laying.partial
     firsts = _first_offsets(topics, seam)
     if partial:
@@ -100,13 +114,13 @@ def winners_of_bucket(
             _records(keys, values, topics, firsts, absent)
             for keys, values, absent in _laid_together(newest_first, topics, bucket, seam, partial)
         ]
-        return winners(pa.Table.from_batches(blocks, PARTIAL_SCHEMA))
+        return winners(pa.Table.from_batches(blocks, _READ_PARTIAL))
     blocks = [
         _records(keys, values, topics, firsts)
         for transaction in newest_first
         for keys, values in _blocks(transaction, bucket)
     ]
-    return winners(pa.Table.from_batches(blocks, SCHEMA))
+    return winners(pa.Table.from_batches(blocks, _READ))
 
 
 @lru_cache(maxsize=64)  # of a few tables, as they were altered
@@ -120,13 +134,13 @@ def laying_of(definition_json: str) -> Laying:
 def _ordered(
     newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam
 ) -> Iterator[pa.RecordBatch]:
-    """The winner of each stored key of a bucket, where it is not before the seam; by ``ORDERED_SCHEMA``."""
+    """The winner of each stored key of a bucket, where it is not before the seam; by ``_READ_ORDERED``."""
     found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
     while block := list(islice(found, BLOCK_RECORDS)):
         rows: list[tuple[Any, ...]] = []
         for stored_key, value in block:
             topic, partition = PLACE.unpack(stored_key[PLACE_START:])
-            offset, _, flags = HEADER.unpack_from(value)
+            offset, _, _, flags = HEADER.unpack_from(value)
             first = seam.get((topics[topic], partition))
             if offset < first:
                 continue
@@ -139,8 +153,8 @@ def _ordered(
 
 
 def _ordered_batch(rows: Sequence[tuple[Any, ...]], topics: Sequence[str]) -> pa.RecordBatch:
-    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * 7
-    keys, topic, partition, sequences, offsets, times_ms, payloads = columns
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * 8
+    keys, topic, partition, sequences, offsets, times_ms, partition_times_ms, payloads = columns
     times = pa.array([time_ms * MICROSECONDS for time_ms in times_ms], pa.int64()).view(TIMESTAMP)
     arrays = [
         pa.array(keys, _BINARY),
@@ -151,8 +165,9 @@ def _ordered_batch(rows: Sequence[tuple[Any, ...]], topics: Sequence[str]) -> pa
         pa.array([not payload for payload in payloads], pa.bool_()),
         pa.array(payloads, _BINARY),
         pa.array(sequences, pa.binary()),
+        pa.array(partition_times_ms, pa.int64()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ORDERED_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=_READ_ORDERED)
 
 
 def _laid_together(
@@ -213,6 +228,7 @@ def _records(
     starts, ends = ends[:-1], ends[1:]
     offsets = big_endian(data, starts, "i8")
     times = big_endian(data, starts + TIME_START, "i8") * MICROSECONDS
+    partition_times_ms = big_endian(data, starts + PARTITION_TIME_START, "i8")
     has_long_key = (data[starts + FLAGS_START] & HAS_LONG_KEY).astype(np.bool_)
     row_keys, topic, partition = _keys_and_places(keys)
     payloads = starts + HEADER.size
@@ -231,8 +247,9 @@ def _records(
         pa.array(payloads == ends),
         text(data, payloads, ends).cast(_BINARY),
         *([] if absent is None else [absent]),
+        pa.array(partition_times_ms),
     ]
-    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA if absent is None else PARTIAL_SCHEMA)
+    batch = pa.RecordBatch.from_arrays(columns, schema=_READ if absent is None else _READ_PARTIAL)
     counts = offsets >= firsts[topic, np.minimum(partition, firsts.shape[1] - 1)]
     return batch if counts.all() else batch.filter(pa.array(counts))  # safety: hot-scan-before-the-seam
 

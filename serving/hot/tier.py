@@ -34,6 +34,7 @@ from serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlis
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
 from thermocline.rules.identity import NEVER_MS
+from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class HotTier:
         may_continue: bool = True,
         source: str = "",
         tombstones_from_ms: int = 0,
+        partition_times: PartitionTimes | None = None,
     ) -> Self:
         """Goes on with what the folder holds, or begins an empty tier at ``start``.
 
@@ -116,8 +118,9 @@ class HotTier:
         begins beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not
         continue, or may lack tombstones written at ``tombstones_from_ms`` or later. Partitions that only
         ``start`` has are taken up from there. ``source`` names the log that the records come from; a tier
-        that nobody continues needs none. Of what follows ``start`` compaction must not have dropped
-        tombstones from ``tombstones_from_ms`` on; `NEVER_MS`: any may be gone, as there are no rows below.
+        that nobody continues needs none. ``partition_times`` are those at ``start``. Of what follows it,
+        compaction must not have dropped tombstones from ``tombstones_from_ms`` on; `NEVER_MS`: any may be
+        gone, as there are no rows below.
 
         Raises:
             NotReady: another process writes to this folder.
@@ -128,10 +131,11 @@ class HotTier:
             lock = _locked(folder, definition.name)
             on_error.callback(lock.close)
             tier = cls(folder, definition, clock, lock, source)
+            times = partition_times or PartitionTimes()
             on_error.callback(tier.close)
             before = read_manifest(folder)
-            if not (before and may_continue and tier._continue(before, start, tombstones_from_ms)):
-                tier._begin(before, start, tombstones_from_ms)
+            if not (before and may_continue and tier._continue(before, start, times, tombstones_from_ms)):
+                tier._begin(before, start, times, tombstones_from_ms)
             tier._sweep()
             on_error.pop_all()
         return tier
@@ -203,10 +207,12 @@ class HotTier:
         are. All of it becomes visible at once.
         """
         records: dict[bytes, bytes] = {}
+        running = RunningTimes(_partition_times(self._meta.covered))
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
+            partition_times_ms = running.take((chunk.topic, chunk.partition), chunk.timestamps_ms).tolist()
             if decoded.good:
-                self._take(stored_records(self._definition, chunk, decoded), records)
+                self._take(stored_records(self._definition, chunk, decoded, partition_times_ms), records)
             if decoded.bad:
                 records.update(self._kept_refused(chunk, decoded))  # safety: refused-kept
         covered = tuple(
@@ -214,6 +220,7 @@ class HotTier:
                 part,
                 end=max(part.end, positions.get(part.place)),
                 reached_end_at=reached_end_at.get(part.place, part.reached_end_at),
+                partition_time_ms=running.get(part.place),  # safety: hot-partition-time-goes-on
             )
             for part in self._meta.covered
         )
@@ -232,10 +239,14 @@ class HotTier:
             self._unlisted[place] = Unlisted(*place, first, last)
             yield stored_unlisted(self._definition, self._unlisted[place])  # safety: refused-unlisted
 
-    def extend(self, new_places: Seam) -> None:
-        """Takes up partitions that the topic did not have before, from the given offsets on."""
+    def extend(self, new_places: Seam, partition_times: PartitionTimes | None = None) -> None:
+        """Takes up partitions that the topic did not have before, from the given offsets on.
+
+        ``partition_times`` are those at these offsets.
+        """
         held = {part.place: part for part in self._meta.covered}
-        added = {part.place: part for part in _nothing_from(new_places)}
+        times = partition_times or PartitionTimes()
+        added = {part.place: part for part in _nothing_from(new_places, times)}
         assert not held.keys() & added.keys(), "a partition is taken up once"
         self._write({}, tuple(part for _, part in sorted((held | added).items())))
 
@@ -312,7 +323,9 @@ class HotTier:
         finally:
             self._lock.close()
 
-    def _continue(self, before: HotManifest, start: Seam, tombstones_from_ms: int) -> bool:
+    def _continue(
+        self, before: HotManifest, start: Seam, times: PartitionTimes, tombstones_from_ms: int
+    ) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
         if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
             return False
@@ -335,12 +348,14 @@ class HotTier:
         self._meta = metas[-1]
         self._manifest = before
         self._publish(generations, before.seal)
-        new = {part.place: part.start for part in _nothing_from(start) if part.place not in self.end}
+        new = {part.place: part.start for part in _nothing_from(start, times) if part.place not in self.end}
         if new:
-            self.extend(Seam(new))
+            self.extend(Seam(new), times)
         return True
 
-    def _begin(self, before: HotManifest | None, start: Seam, tombstones_from_ms: int) -> None:
+    def _begin(
+        self, before: HotManifest | None, start: Seam, times: PartitionTimes, tombstones_from_ms: int
+    ) -> None:
         """Publishes an empty generation; readers of an earlier tier learn of it from that one's meta."""
         if tombstones_from_ms == NEVER_MS:
             complete_from_ms = self._clock.now_ms() - BEGUN_EARLIER_SECONDS * 1000
@@ -348,7 +363,7 @@ class HotTier:
         if before is not None:
             self._manifest = replace(self._manifest, version=before.version)
             _tell_readers_to_move(self.folder, before)
-        self._meta = Meta(self._manifest.version, _nothing_from(start))
+        self._meta = Meta(self._manifest.version, _nothing_from(start, times))
         self._generations = [self._created(self._meta, MAP_BYTES)]
         self._publish(self._generations, None)
 
@@ -467,8 +482,15 @@ def _no_manifest(definition: LiveTable, source: str) -> HotManifest:
     )
 
 
-def _nothing_from(start: Seam) -> tuple[Covered, ...]:
-    return tuple(Covered(topic, partition, first, first) for topic, partition, first in start.items())
+def _nothing_from(start: Seam, times: PartitionTimes) -> tuple[Covered, ...]:
+    return tuple(
+        Covered(topic, partition, first, first, partition_time_ms=times.get((topic, partition)))
+        for topic, partition, first in start.items()
+    )
+
+
+def _partition_times(covered: Iterable[Covered]) -> PartitionTimes:
+    return PartitionTimes({part.place: part.partition_time_ms for part in covered})
 
 
 def _tell_readers_to_move(folder: Path, before: HotManifest) -> None:

@@ -77,7 +77,7 @@ def _folded(  # noqa: C901  (a function for each step would double its time)
         if packed not in places:
             places[packed] = _place(packed, topics, seam)
         topic, partition, first = places[packed]
-        offset, timestamp_ms, flags = unpack_header(value)
+        offset, timestamp_ms, partition_time_ms, flags = unpack_header(value)
         if offset < first:  # safety: hot-before-the-seam
             continue
         kept: tuple[int, ...] = ()
@@ -88,7 +88,8 @@ def _folded(  # noqa: C901  (a function for each step would double its time)
         else:
             key, payload = stored_key[KEY_START:PLACE_START], value[header_bytes:]
         # Made the short way, in half the time.
-        row = tuple.__new__(HotRow, (payload, topic, partition, offset, timestamp_ms, kept, b""))
+        fields = (payload, topic, partition, offset, timestamp_ms, kept, b"", partition_time_ms)
+        row = tuple.__new__(HotRow, fields)
         if flags & IS_ORDERED:
             row = _ordered_row(stored_key, first, newest_first, topic, partition)
         if key in rows and _order(rows[key]) > _order(row):  # safety: hot-one-partition-each
@@ -106,8 +107,9 @@ def _folded(  # noqa: C901  (a function for each step would double its time)
 def _ordered_row(
     stored_key: bytes, first: int, newest_first: Transactions, topic: str, partition: int
 ) -> HotRow:
-    sequence, offset, timestamp_ms, payload = winner(stored_key, first, newest_first)
-    return HotRow(payload, topic, partition, offset, timestamp_ms, (), sequence)
+    one = winner(stored_key, first, newest_first)
+    place = (topic, partition, one.offset, one.timestamp_ms)
+    return HotRow(one.payload, *place, (), one.sequence, one.partition_time_ms)
 
 
 def _place(packed: bytes, topics: Sequence[str], seam: Seam) -> tuple[str, int, int]:
@@ -117,4 +119,4 @@ def _place(packed: bytes, topics: Sequence[str], seam: Seam) -> tuple[str, int, 
 
 
 def _order(row: HotRow) -> tuple[bytes, int, str, int]:
-    return order_of(row.timestamp_ms, row.topic, row.partition, row.sequence)
+    return order_of(row.partition_time_ms, row.topic, row.partition, row.sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -277,6 +277,31 @@ def test_a_time_finds_the_first_offset_at_or_after_it_and_the_end_where_nothing_
     log = Log(settings)
     assert log.offsets_at(["times"], 1_500) == Seam.of({"times": {0: 1, 1: 0}})
     assert log.offsets_at(["times"], 9_000) == Seam.of({"times": {0: 3, 1: 0}})
+
+
+def test_ends_together_leave_out_no_record_that_is_older_than_one_before_them(
+    broker: LocalKafka, settings: KafkaSettings
+) -> None:
+    """Method: one after the other, a record comes to each partition once the newest time is known."""
+    broker.create_topic("together", 2)
+    producer = Producer(settings.client_config())
+
+    def write(partition: int, timestamp: int) -> None:
+        producer.produce("together", b"x", b"k", partition=partition, timestamp=timestamp)
+        producer.flush(30)
+
+    class Busy(Log):
+        def _ask_newest_ms(self, topics: Sequence[str]) -> int | None:
+            found = super()._ask_newest_ms(topics)
+            write(0, 2_000)
+            write(0, 4_000)
+            write(1, 5_000)
+            return found
+
+    write(0, 1_000)
+    write(1, 3_000)
+    assert Busy(settings).ends_together(["together"]) == Seam.of({"together": {0: 2, 1: 1}})
+    assert Log(settings).ends_together(["together"]) == Seam.of({"together": {0: 3, 1: 2}})
 
 
 def test_what_arrives_between_two_questions_is_neither_passed_over_nor_taken_for_a_transaction(

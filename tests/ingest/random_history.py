@@ -25,6 +25,7 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.keys import encode_one
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
 DEFINITION = LiveTable.build(
@@ -62,7 +63,10 @@ class Surroundings:
 
 
 def reading_of_seams(
-    seams: Sequence[Seam], begins: Seam | None = None, definitions: Sequence[LiveTable] = ()
+    seams: Sequence[Seam],
+    begins: Seam | None = None,
+    definitions: Sequence[LiveTable] = (),
+    times: Sequence[PartitionTimes] = (),
 ) -> Reading:
     """Of snapshots of which the first is not the table's. ``begins``: of topics that joined on the way."""
     lives = {}
@@ -72,7 +76,9 @@ def reading_of_seams(
         begin = (begins or Seam()).get(place) if first else None
         lives[place] = Life(begin, first, tuple(seam[place] for seam in seams[first:]))
     known = definitions or [DEFINITION] * len(seams)
-    return Reading(seams[-1] if seams else Seam(), lives, known, (), is_whole=False)
+    return Reading(
+        seams[-1] if seams else Seam(), lives, known, (), is_whole=False, partition_times=tuple(times)
+    )
 
 
 @dataclass(eq=False)
@@ -93,6 +99,7 @@ class Record:
     partition: int = 0
     more: Mapping[str, int] = field(default_factory=dict)
     is_kept_too: bool = False
+    partition_time_ms: int = -1
 
     @property
     def content(self) -> object:
@@ -122,6 +129,7 @@ class RandomHistory:
     seams: list[Seam] = field(default_factory=list)
     drained_ms: list[int | None] = field(default_factory=list)
     definitions: list[LiveTable] = field(default_factory=list)
+    times: list[PartitionTimes] = field(default_factory=list)
     row: Record | None = None
     begins: Seam = field(default_factory=Seam)
     first_known: int = 0
@@ -135,6 +143,7 @@ class RandomHistory:
         self._places: list[Place] = [("A", 0), ("B", 0)][: self.around.partitions]
         self.log: dict[Place, list[Record]] = {place: [] for place in self._places}
         self.ends = dict.fromkeys(self._places, 0)
+        self._greatest: dict[Place, int] = {}
         self._definition = EARLIER if self.around.is_altered else DEFINITION
         self._run()
         self.row = self.table()
@@ -197,7 +206,9 @@ class RandomHistory:
             definition=DEFINITION,
             client_config={},
             registry=None,
-            reading=reading_of_seams(self.seams[known], self.begins, self.definitions[known]),
+            reading=reading_of_seams(
+                self.seams[known], self.begins, self.definitions[known], self.times[known]
+            ),
             drained_ms=self.drained_ms[known],
             files={},
             decoder=decoder_for(DEFINITION),
@@ -251,6 +262,7 @@ class RandomHistory:
                 for _ in range(choose.randint(0, 3)):
                     self._append(("B", 0))
                 read["B", 0] = choose.choice([0, self.ends["B", 0]])
+                self._greatest.pop(("B", 0), None)
                 self._note(Seam({place: read[place] for place in known}), None)
                 self.first_known = len(self.seams) - 1
             if number == joins_at and joins_at:
@@ -299,6 +311,10 @@ class RandomHistory:
             end = self.ends[place] if all_of_it else self._random.randint(read[place], self.ends[place])
             batch += [record for record in self.log[place] if read[place] <= record.offset < end]
             read[place] = end
+        for record in sorted(batch, key=lambda one: one.offset):
+            place = (record.topic, record.partition)
+            self._greatest[place] = max(record.timestamp_ms, self._greatest.get(place, -1))
+            record.partition_time_ms = self._greatest[place]
         for record in batch:
             record.is_bad |= record.more == (WIDENED if self._definition is EARLIER else OUTDATED)
         self.batches.append(batch)
@@ -309,6 +325,7 @@ class RandomHistory:
         self.seams.append(seam)
         self.drained_ms.append(drained_ms)
         self.definitions.append(self._definition)
+        self.times.append(PartitionTimes(self._greatest))
 
     def _lose(self) -> None:
         choose, around = self._random, self.around

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from ingest.accounting import Accounting, account, watermark_ms
+from ingest.accounting import Accounting, account, greatest_times, watermark_ms
 from ingest.batch import BatchResult
 from ingest.bucket_task import BucketResult
 from ingest.plan import Batch
 from ingest.read_task import ReadReport
+from thermocline.kafka.log import OffsetRange
 from thermocline.rules.definition import OnError
 from thermocline.rules.seam import Seam
 
@@ -42,3 +43,13 @@ def test_the_watermark_is_the_oldest_partitions_last_record_unless_it_is_drained
 def test_the_watermark_stays_where_a_lagging_partition_was_not_read() -> None:
     batch = Batch((), end=Seam.of({"t": {0: 10, 1: 10}}), log_ends=Seam.of({"t": {0: 10, 1: 50}}))
     assert watermark_ms(batch, [], planned_at_ms=1_000, before_ms=5) == 5
+
+
+def test_a_partition_is_as_far_in_time_as_the_farthest_of_its_pieces() -> None:
+    ranges = (OffsetRange("t", 0, 0, 10), OffsetRange("a/b", 1, 0, 5))
+    reports = [ReadReport(covered=[]) for _ in range(3)]
+    reports[0].took("t", 0, [700, 900])
+    reports[0].took("t", 0, [100])
+    reports[1].took("t", 0, [800])
+    reports[2].took("a/b", 1, [-1])
+    assert greatest_times(Batch(ranges, Seam(), Seam()), reports) == {("t", 0): 900, ("a/b", 1): -1}

@@ -10,22 +10,76 @@ import pytest
 
 from ingest.batch import BatchResult
 from ingest.bucket_task import BucketResult
+from ingest.contested import warn_of_contested_keys
 from ingest.owner import Owner
+from ingest.plan import Batch
+from ingest.read_task import ReadReport
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.rules.keys import encode_one
+from thermocline.rules.seam import Seam
 from thermocline.text.shown import as_field
 
-
-def bucket(keys: int, example: bytes | None = None) -> BucketResult:
-    return BucketResult(0, keys_in_several_partitions=keys, conflict_example=example)
+PLACES = (("profiles", 0), ("profiles", 5))
 
 
-def test_an_example_is_named_by_its_columns_and_not_by_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
-    owner: Any = SimpleNamespace(definition=DEFINITION, _name="profiles")
-    example = encode_one(DEFINITION, [7, "ada", "plan"])
+def bucket(
+    keys: int, example: bytes | None = None, places: tuple[tuple[str, int], ...] = PLACES
+) -> BucketResult:
+    return BucketResult(0, keys_in_several_partitions=keys, conflict_example=example, conflict_places=places)
+
+
+def warned(caplog: pytest.LogCaptureFixture, *buckets: BucketResult) -> dict[str, Any]:
     with caplog.at_level(logging.WARNING):
-        Owner._learn(owner, BatchResult((), (bucket(0), bucket(2, example), bucket(1, b"another"))))
+        warn_of_contested_keys(DEFINITION, BatchResult((), buckets))
     (record,) = caplog.records
-    said = record.__dict__["fields"]
-    assert (said["table"], said["keys"]) == ("profiles", 3)
+    said: dict[str, Any] = record.__dict__["fields"]
+    return said
+
+
+EXAMPLE = encode_one(DEFINITION, [7, "ada", "plan"])
+
+
+def test_an_example_is_named_by_its_columns_and_where_it_was_met_and_not_by_its_bytes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = warned(caplog, bucket(0), bucket(2, EXAMPLE), bucket(1, b"another"))
+    assert (said["table"], said["keys"], said["partitions"]) == ("profiles", 3, "profiles/0, profiles/5")
     assert as_field(said["example"]) == '(app_id=7, user_id="ada", key="plan")'
+    assert "gained partitions" in said["next"]
+
+
+def test_of_two_topics_with_the_same_keys_it_says_what_to_do_about_these(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = warned(caplog, bucket(1, EXAMPLE, (("eu", 3), ("us", 3))))
+    assert said["partitions"] == "eu/3, us/3"
+    assert said["next"].startswith("two topics of the table have the same keys")
+
+
+def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The batch after it is read for them at once, until one has none."""
+    asked: list[bool] = []
+    gone: list[Any] = []
+
+    def run_tasks(_: Batch, is_timed: bool) -> BatchResult:
+        asked.append(is_timed)
+        return BatchResult((ReadReport([]),), (results.pop(0),))
+
+    monkeypatch.setattr("ingest.owner.delete_files", lambda *given: gone.append(given))
+    discarded: list[Any] = []
+    owner: Any = SimpleNamespace(
+        is_contested=False,
+        _run_tasks=run_tasks,
+        table=SimpleNamespace(io="io"),
+        bad_records=SimpleNamespace(discard=discarded.append),
+    )
+    batch = Batch((), Seam(), Seam())
+    results = [bucket(1, EXAMPLE), bucket(2, EXAMPLE), bucket(1, EXAMPLE), bucket(0), bucket(0)]
+    assert Owner._read(owner, batch).buckets == (bucket(2, EXAMPLE),)
+    assert (asked, gone, discarded) == ([False, True], [("io", [])], [(ReadReport([]),)])
+    for _ in range(3):
+        Owner._read(owner, batch)
+    assert asked == [False, True, True, True, False]
+    assert len(gone) == 1

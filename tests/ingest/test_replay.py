@@ -62,6 +62,7 @@ from thermocline.iceberg.reading import Reading, reading_of
 from thermocline.kafka.log import TopicConfig
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import decode_one
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings
 
@@ -154,6 +155,16 @@ def test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time(
     for (offset, timestamp_ms), verdict in expected.items():
         other = Origin(T, 1, offset, timestamp_ms)
         assert by_log(ground(), heard(other), row=other) == verdict
+
+
+def test_between_partitions_of_a_compacted_log_times_count_only_where_none_was_dropped() -> None:
+    """Method: another partition had come to 4,800 with that batch, as the snapshot says, or to 9,000."""
+    other = Origin(T, 1, 29, 4_800)
+    for greatest_ms, expected in ((4_800, Outcome.APPLIED), (9_000, Outcome.REFUSED)):
+        times = [PartitionTimes(), *[PartitionTimes({(T, 0): 5_000, (T, 1): greatest_ms})] * 2]
+        on = ground(COMPACTED_PRODUCERS_TIME, reading=replace(READING, partition_times=times))
+        on = replace(on, drained_ms=[5_900] * 3)
+        assert by_log(on, heard(other), row=other) == expected
 
 
 def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
@@ -497,7 +508,7 @@ def test_candidates_are_judged_as_ingest_would_have_had_them() -> None:
     before_these = [Origin(T, 1, 24, 9_999), Origin(T, 0, 50, 5_000)]
     expected = [*of_the_later_batch, *of_the_earlier, *before_these]
     shuffled = [Candidate(origin, b"key") for origin in reversed(expected)]
-    assert [one.origin for one in newest_first(shuffled, READING)] == expected
+    assert [one.origin for one in newest_first(shuffled, READING, {})] == expected
 
 
 def test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times(

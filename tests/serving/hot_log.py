@@ -75,13 +75,15 @@ class FakeLog:
 
     def winners(self, seam: Seam, end: Seam) -> dict[Key, Record]:
         """What counts in [seam, end): the last record of each key, by offset and then over partitions."""
-        last: dict[Key, dict[Place, Record]] = {}
+        last: dict[Key, dict[Place, tuple[int, Record]]] = {}
         for place, records in self.partitions.items():
+            greatest_ms = -1
             for record in records:
+                greatest_ms = max(greatest_ms, record.timestamp_ms)
                 if seam.get(place) <= record.offset < end.get(place) and not record.is_bad:
-                    last.setdefault(record.key, {})[place] = record
+                    last.setdefault(record.key, {})[place] = greatest_ms, record
         return {
-            key: max(found.items(), key=lambda item: (item[1].timestamp_ms, item[0]))[1]
+            key: max(found.items(), key=lambda item: (item[1][0], item[0]))[1][1]
             for key, found in last.items()
         }
 

@@ -82,11 +82,16 @@ class Log:
 
     def winners(self, first: list[int]) -> dict[str, Shown]:
         best: dict[tuple[str, int], Record] = {}
+        greatest_ms, times = [-1, -1], {}
         for one in self.records:
+            greatest_ms[one.partition] = max(greatest_ms[one.partition], one.timestamp_ms)
+            times[one.partition, one.offset] = greatest_ms[one.partition]
             known = best.get((one.key, one.partition))
             if one.offset >= first[one.partition] and (known is None or one.at >= known.at):
                 best[one.key, one.partition] = one
-        of_keys = sorted(best.values(), key=lambda one: (one.at, one.timestamp_ms, one.partition))
+        of_keys = sorted(
+            best.values(), key=lambda one: (one.at, times[one.partition, one.offset], one.partition)
+        )
         return {one.key: (one.offset, one.text) for one in of_keys}
 
 

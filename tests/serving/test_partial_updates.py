@@ -93,13 +93,20 @@ class Chains:
     def hot(self, first: list[int]) -> dict[str, tuple[int, Sets | None]]:
         """By key, the winner's offset and the columns that its partition's records set from ``first`` on."""
         states: dict[tuple[str, int], tuple[Record, Sets | None]] = {}
+        greatest_ms, times = [-1, -1], {}
         for one in self.records:
+            greatest_ms[one.partition] = max(greatest_ms[one.partition], one.timestamp_ms)
+            times[one.partition, one.offset] = greatest_ms[one.partition]
             if one.offset >= first[one.partition]:
                 _, before = states.get((one.key, one.partition), (one, {}))
                 after = None if one.sets is None else (NULLS if before is None else before) | one.sets
                 states[one.key, one.partition] = (one, after)
         winners: dict[str, tuple[Record, Sets | None]] = {}
-        for last, state in sorted(states.values(), key=lambda one: (one[0].timestamp_ms, one[0].partition)):
+
+        def rank(one: tuple[Record, Sets | None]) -> tuple[int, int]:
+            return times[one[0].partition, one[0].offset], one[0].partition
+
+        for last, state in sorted(states.values(), key=rank):
             winners[last.key] = (last, state)
         return {key: (last.offset, state) for key, (last, state) in winners.items()}
 
@@ -204,7 +211,7 @@ def test_whole_records_of_a_partial_table_are_stored_as_in_any_other() -> None:
     plain = replace(DEFINITION, partial_updates=False)
     chunk = RecordChunk("t", 0, [b'{"k": "a"}'], [b'{"v": 1, "w": "w", "x": null, "y": null}'], [7], [0])
     stored = [
-        list(stored_records(one, chunk, decoder_for(one).decode(chunk.keys, chunk.values)))
+        list(stored_records(one, chunk, decoder_for(one).decode(chunk.keys, chunk.values), [0]))
         for one in (DEFINITION, plain)
     ]
     assert stored[0] == stored[1]

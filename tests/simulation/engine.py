@@ -40,8 +40,9 @@ from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
+from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold
+from thermocline.rules.partition_time import RunningTimes
 
 if TYPE_CHECKING:
     from tests.simulation.upkeep import Beside
@@ -63,6 +64,7 @@ class Read(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     timestamp_ms: int
+    partition_time_ms: int
 
 
 class FakeEngine:
@@ -131,9 +133,12 @@ class FakeEngine:
     ) -> ReadReport:
         report = ReadReport([])
         bad: list[BadPlace] = []
+        running = None if task.partition_times is None else RunningTimes(task.partition_times)
         try:
             for chunk in self._cluster.read_ranges({}, ranges, NAME):
-                self._decode(task, chunk, report, of_bucket, bad)
+                place, times_ms = (chunk.topic, chunk.partition), chunk.timestamps_ms
+                deciding = times_ms if running is None else running.take(place, times_ms).tolist()
+                self._decode(task, chunk, deciding, report, of_bucket, bad)
             report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
         except ThermoclineError as error:
             report.error = pickle.dumps(error)
@@ -149,6 +154,7 @@ class FakeEngine:
         self,
         task: ReadTask,
         chunk: RecordChunk,
+        deciding: Sequence[int],
         report: ReadReport,
         of_bucket: dict[int, list[Read]],
         bad: list[BadPlace],
@@ -157,12 +163,13 @@ class FakeEngine:
         absent = decoded.absent or [()] * len(decoded.good)
         report.records += len(chunk.offsets)
         report.read_bytes += sum(len(value) for value in chunk.values if value is not None)
-        report.last_timestamps_ms[f"{chunk.topic}/{chunk.partition}"] = chunk.timestamps_ms[-1]
+        report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
         columns = zip(*decoded.columns.values(), strict=True)
         rows = zip(decoded.good, columns, decoded.tombstones, absent, strict=True)
         for index, (u, k, v), is_tombstone, is_kept in rows:
-            place = (chunk.topic, chunk.partition, chunk.offsets[index], chunk.timestamps_ms[index])
-            read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place)
+            place = (chunk.topic, chunk.partition, chunk.offsets[index])
+            times = (chunk.timestamps_ms[index], deciding[index])
+            read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place, *times)
             of_bucket.setdefault(bucket_of((u, k)), []).append(read)
         count_bad(report, chunk, decoded.bad)
         for record in decoded.bad:
@@ -219,7 +226,7 @@ class FakeEngine:
             applied=len(winners) - len(unchanged),
             superseded=len(records) - len(winners),
             unchanged=len(unchanged),
-            keys_in_several_partitions=0,
+            keys_in_several_partitions=_in_several_partitions(records),
             removed=tuple(removed),
             carried=len(carried),
         )
@@ -262,6 +269,13 @@ def deleted_in(io: FakeIO, file: DataFile) -> frozenset[int]:
     return positions
 
 
+def _in_several_partitions(records: list[Read]) -> int:
+    places: dict[Key, set[tuple[str, int]]] = {}
+    for one in records:
+        places.setdefault(one.key, set()).add((one.topic, one.partition))
+    return sum(len(of_key) > 1 for of_key in places.values())
+
+
 def _folded(records: list[Read]) -> dict[Key, Read]:
     by_key: dict[Key, list[Read]] = {}
     for record in records:
@@ -290,7 +304,8 @@ def _folded_in_arrow(records: list[Read]) -> dict[Key, Read]:
         key = f'{{"u":"{record.key[0]}","k":"{record.key[1]}"}}'.encode()
         decoded = _DECODERS[True].decode([key], [value])
         place = (record.topic, record.partition, [record.offset], [record.timestamp_ms])
-        parts.append(records_table(PARTIAL, decoded, *place))
+        times_ms = pa.array([record.partition_time_ms], pa.int64())
+        parts.append(records_table(PARTIAL, decoded, *place).append_column(PARTITION_TIME, times_ms))
     winners = fold(pa.concat_tables(parts)).winners
     of_place = {(one.topic, one.partition, one.offset): one for one in records}
     places = zip(*(winners.column(name).to_pylist() for name in PROVENANCE[:3]), strict=True)

@@ -229,6 +229,11 @@ class FakeLog:
         self._ask("ends")
         return starts, Seam({log.place: log.stable_end for log in logs})
 
+    def ends_together(self, topics: Sequence[str]) -> Seam:
+        """The ends: here partitions are asked at once."""
+        self._ask("ends_together")
+        return Seam({log.place: log.stable_end for log in self._logs(topics)})
+
     def open_transactions(self, topics: Sequence[str]) -> tuple[OpenTransaction, ...]:
         """What holds a committed reader back."""
         self._ask("open_transactions")

@@ -7,7 +7,7 @@ and the records between both seams; so a record that the seam passes and the row
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,7 @@ class State:
     accepted: dict[str, object] | None
     totals: dict[str, int]
     bad_digest: int
+    times: dict[Place, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -161,7 +162,9 @@ class Oracle:
         self._check_owner(what, state, by)
         read = self._between(what, before, state)
         _check_accounts(what, snapshot, before, state, read)
-        _compare(what, rows, *_applied(self._rows[parent], read))
+        if state.accepted is None:
+            _check_times(what, before, state, read)
+        _compare(what, rows, *_applied(self._rows[parent], read, before.times, self._compacted(state)))
         self.states[snapshot.snapshot_id] = state
         self._rows[snapshot.snapshot_id] = rows
         return read
@@ -238,7 +241,16 @@ class Oracle:
             for place, end in ends.items()
             for one in self.log(state.topic_ids[place[0]], place[1]).between(state.seam.get(place, 0), end)
         ]
-        return _applied(rows, hot)
+        return _applied(rows, hot, state.times, self._compacted(state))
+
+    def _compacted(self, state: State) -> set[Place]:
+        """The partitions of which compaction took records: these may have been seen, and their times."""
+        return {
+            (topic, partition)
+            for topic, topic_id in state.topic_ids.items()
+            for (of, partition), log in self.logs.items()
+            if of == topic_id and any(one.is_superseded or one.is_dropped for one in log.records)
+        }
 
 
 def state_of(snapshot: FakeSnapshot) -> State | None:
@@ -246,18 +258,34 @@ def state_of(snapshot: FakeSnapshot) -> State | None:
     summary = snapshot.summary.additional_properties
     if "thermocline.seam" not in summary:
         return None
-    seam = json.loads(summary["thermocline.seam"])
     accepted = summary.get("thermocline.accepted")
     prefix = "thermocline.total-records-"
     return State(
-        {(topic, int(p)): offset for topic, parts in seam.items() for p, offset in parts.items()},
+        _by_place(summary["thermocline.seam"]),
         json.loads(summary["thermocline.topic-ids"]),
         int(summary["thermocline.epoch"]),
         summary["thermocline.batch-id"],
         None if accepted is None else json.loads(accepted),
         {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)},
         int(summary["thermocline.total-bad-digest"]),
+        _by_place(summary["thermocline.partition-times-ms"]),
     )
+
+
+def _by_place(text: str) -> dict[Place, int]:
+    parts = json.loads(text).items()
+    return {(topic, int(p)): number for topic, of_topic in parts for p, number in of_topic.items()}
+
+
+def _check_times(what: str, before: State, after: State, read: list[Produced]) -> None:
+    """How far each partition came in time, which later records are ordered by."""
+    for place in after.seam:
+        own = [one for one in read if (one.topic, one.partition) == place]
+        sure = [one.timestamp_ms for one in own if not (one.is_superseded or one.is_dropped)]
+        start = before.times.get(place, -1)
+        least, most = max([start, *sure]), max([start, *(one.timestamp_ms for one in own)])
+        if not least <= after.times.get(place, -1) <= most:
+            raise Violation("time-wrong", f"{what}: {place} at {after.times.get(place)}, not {least}")
 
 
 def _check_accounts(
@@ -280,16 +308,23 @@ def _check_accounts(
         raise Violation("accounting-open", f"{what}: the digest of its {bad} bad ones is of others")
 
 
-def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, set[Maybe]]]:
+def _applied(
+    rows: Rows, records: list[Produced], before: Mapping[Place, int], compacted: set[Place]
+) -> tuple[Rows, dict[Key, set[Maybe]]]:
     """The rows after these records, and what else a key may show: where compaction took the winner."""
     by_key: dict[Key, list[Produced]] = {}
+    greatest = dict(before)
+    times: dict[int, int] = {}
+    for one in sorted(records, key=lambda one: one.offset):
+        place = (one.topic, one.partition)
+        times[id(one)] = greatest[place] = max(one.timestamp_ms, greatest.get(place, -1))
     for one in records:
         if one.key is not None:
             by_key.setdefault(one.key, []).append(one)
     after = dict(rows)
     also: dict[Key, set[Maybe]] = {}
     for key, some in by_key.items():
-        won = _won(rows.get(key), some)
+        won = _won(rows.get(key), some, times)
         if won is None:
             after.pop(key, None)
         else:
@@ -297,25 +332,26 @@ def _applied(rows: Rows, records: Iterable[Produced]) -> tuple[Rows, dict[Key, s
         # What compaction took, it took before or after it was read. A tombstone that is gone matters to rows
         # that were read, of its partition; those of others, which a key should not have, it may spare.
         is_contested = len({(one.topic, one.partition) for one in some}) > 1
-        is_spared = is_contested and any(one.is_superseded or one.is_dropped for one in some)
-        if is_spared or _winner(some).may_be_missing or _is_of_another(rows.get(key), _winner(some)):
+        is_spared = is_contested and any((one.topic, one.partition) in compacted for one in some)
+        winner = _winner(some, times)
+        if is_spared or winner.may_be_missing or _is_of_another(rows.get(key), winner):
             also[key] = {rows.get(key), *map(_row, some)}
     return after, also
 
 
-def _winner(records: list[Produced]) -> Produced:
-    """Of one key: the last of each partition, and of these the one with the highest time."""
+def _winner(records: list[Produced], times: Mapping[int, int]) -> Produced:
+    """Of one key: the last of each partition, and of these the one whose partition is farthest in time."""
     last: dict[Place, Produced] = {}
     for one in records:
         place = (one.topic, one.partition)
         if place not in last or last[place].offset < one.offset:
             last[place] = one
-    return max(last.values(), key=lambda one: (one.timestamp_ms, one.topic, one.partition))
+    return max(last.values(), key=lambda one: (times[id(one)], one.topic, one.partition))
 
 
-def _won(row: Maybe, records: list[Produced]) -> Maybe:
+def _won(row: Maybe, records: list[Produced], times: Mapping[int, int]) -> Maybe:
     """The row after the records of its key: those of the winner's partition, one after another."""
-    winner = _winner(records)
+    winner = _winner(records, times)
     of_place = [one for one in records if (one.topic, one.partition) == (winner.topic, winner.partition)]
     for one in sorted(of_place, key=lambda one: one.offset):
         row = _row_after(row, one)

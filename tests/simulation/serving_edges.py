@@ -100,7 +100,7 @@ class _RememberingDecoder:
         if known is None:
             decoded = self._decoder.decode([key], [value])
             chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
-            stored = next(iter(stored_records(self._definition, chunk, decoded))) if decoded.good else None
+            stored = next(stored_records(self._definition, chunk, decoded, [0])) if decoded.good else None
             known = self._known[key, value] = (decoded, stored)
         return known
 
@@ -111,10 +111,13 @@ class _Decoded:
     bad: list[Any]
 
 
-def _stored_records(_: LiveTable, chunk: RecordChunk, decoded: _Decoded) -> Iterator[tuple[bytes, bytes]]:
+def _stored_records(
+    _: LiveTable, chunk: RecordChunk, decoded: _Decoded, partition_times_ms: Sequence[int]
+) -> Iterator[tuple[bytes, bytes]]:
     place = PLACE.pack(DEFINITION.topics.index(chunk.topic), chunk.partition)
     for index, (key, value) in decoded.good:
-        header = HEADER.pack(chunk.offsets[index], chunk.timestamps_ms[index], value[FLAGS_START])
+        times = chunk.timestamps_ms[index], partition_times_ms[index]
+        header = HEADER.pack(chunk.offsets[index], *times, value[FLAGS_START])
         yield key[:PLACE_START] + place, header + value[HEADER.size :]
 
 

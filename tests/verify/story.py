@@ -21,6 +21,7 @@ from thermocline.iceberg.rows import rows_schema, with_keys
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
 TOPIC = "scores"
@@ -54,6 +55,8 @@ class Record:
     user: str
     score: int | None
     is_garbage: bool = False
+    greatest: int = -1
+    """The greatest time of its partition so far."""
 
     def is_good(self, version: int) -> bool:
         return not self.is_garbage and (self.score is None or version == 2 or self.score < LARGE)
@@ -88,12 +91,15 @@ class Story:
     expired: int = 0
     compacted: bool = False
     repeated: str | None = None
+    times: list[PartitionTimes] = field(default_factory=list)
     _next: dict[Place, int] = field(default_factory=dict)
+    _greatest: dict[Place, int] = field(default_factory=dict)
     _batch_of: dict[tuple[Place, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.seams.append(Seam({(TOPIC, p): 0 for p in range(self.partitions)}))
         self.versions.append(1)
+        self.times.append(PartitionTimes())
 
     def produce(self, count: int, users: int) -> None:
         for _ in range(count):
@@ -109,7 +115,8 @@ class Story:
             if self.is_partial and score is not None and self.chance.random() < 0.4:
                 score = KEPT
             time = self.chance.randrange(1000)
-            record = Record(place, offset, time, user, score, is_garbage=kind > 0.95)
+            greatest = self._greatest[place] = max(time, self._greatest.get(place, -1))
+            record = Record(place, offset, time, user, score, kind > 0.95, greatest)
             self.log.setdefault(place, []).append(record)
             self._next[place] = offset + 1
 
@@ -134,6 +141,7 @@ class Story:
         ]
         for record in read:
             self._batch_of[record.place, record.offset] = len(self.seams) - 1
+        self.times.append(self.times[-1].advanced({record.place: record.greatest for record in read}))
         last: dict[tuple[str, Place], Record] = {}
         for record in read:
             if record.is_good(self.versions[-1]):
@@ -147,6 +155,7 @@ class Story:
         """From here on a large score is good."""
         self.seams.append(self.seams[-1])
         self.versions.append(2)
+        self.times.append(self.times[-1])
 
     def replay(self) -> None:
         """Applies records that were bad when they were read, where nothing newer of their key was read."""
@@ -201,7 +210,7 @@ class Story:
         for number in range(self.expired, len(self.seams)):
             state = SnapshotState(
                 number, self.seams[number], 1, str(number), "c", {TOPIC: "t"}, self.versions[number], 0, 0,
-                totals={"read": number},
+                totals={"read": number}, partition_times=self.times[number],
             )  # fmt: skip
             snapshot: Any = SimpleNamespace(parent_snapshot_id=number - 1 if number else None)
             links.append(Link(snapshot, {}, state))
@@ -279,4 +288,4 @@ def _older(definition: LiveTable, version: int) -> LiveTable:
 
 
 def _rank(record: Record) -> tuple[int, str, int]:
-    return (record.time, *record.place)
+    return (record.greatest, *record.place)

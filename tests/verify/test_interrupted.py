@@ -22,6 +22,7 @@ from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFail
 from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.process.clock import SystemClock
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from verify.comparison import failed
@@ -55,7 +56,9 @@ def read_cut(
 
 def lookups(reading: Reading) -> LookupChecks:
     end = Seam({PLACE: 10})
-    log: Any = SimpleNamespace(ends=end, entities=Entities(DEFINITION, reading))
+    log: Any = SimpleNamespace(
+        ends=end, entities=Entities(DEFINITION, reading), partition_times=PartitionTimes()
+    )
     verified: Any = SimpleNamespace(
         definition=DEFINITION, reading=reading, log=log, point=ReadPoint(1, end, end), doubts=None
     )

@@ -32,6 +32,7 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable, unknown_settings
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ SUMMARY_TOPIC_IDS = "thermocline.topic-ids"
 SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
 SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_DRAINED = "thermocline.drained-ms"
+SUMMARY_PARTITION_TIMES = "thermocline.partition-times-ms"
 SUMMARY_ACCEPTED = "thermocline.accepted"
 SUMMARY_REPLAYED = "thermocline.replayed"
 SUMMARY_TAKEN_OVER = "thermocline.taken-over"
@@ -89,7 +91,8 @@ class SnapshotState:
     ingest's clock, the table last held all that the log held. ``tombstones_since_ms`` is the table's, not the
     snapshot's: by topic, from when on it matters that tombstones are lost. Losing those before was accepted,
     or the table had no row yet. ``bad_digest`` is of all bad records that the table has read
-    (`rules.bad_digest`); None in snapshots of earlier releases, which don't say it.
+    (`rules.bad_digest`); None in snapshots of earlier releases, which don't say it. ``partition_times`` are
+    those at the seam; None in snapshots of releases that decided by each record's own time.
     """
 
     snapshot_id: int
@@ -106,6 +109,7 @@ class SnapshotState:
     drained_ms: int = 0
     tombstones_since_ms: Mapping[str, int] = field(default_factory=dict)
     bad_digest: int | None = None
+    partition_times: PartitionTimes | None = None
 
     @property
     def has_read(self) -> bool:
@@ -272,6 +276,7 @@ def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, 
     """
     if not _has_seam(summary):
         raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail=_NO_SEAM)
+    times = summary.get(SUMMARY_PARTITION_TIMES)
     return SnapshotState(
         snapshot_id=snapshot_id,
         seam=Seam.from_json(summary[SUMMARY_SEAM]),
@@ -287,6 +292,7 @@ def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, 
         # Tables of the first release do not say it: their newest commit stands for it.
         drained_ms=int(summary.get(SUMMARY_DRAINED, timestamp_ms)),
         bad_digest=int(summary[SUMMARY_BAD_DIGEST]) if summary.get(SUMMARY_BAD_DIGEST) else None,
+        partition_times=PartitionTimes.from_json(times) if times is not None else None,
     )
 
 

@@ -20,6 +20,7 @@ from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, Tomb
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
 from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.rules.alteration import definition_by
+from thermocline.rules.partition_time import NO_TIME, PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["Life", "Place", "Reading", "definition_at", "reading_of"]
+__all__ = ["DecidingTimes", "Life", "Place", "Reading", "definition_at", "reading_of"]
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -62,6 +63,7 @@ class Reading:
     knows apart.
     ``definitions`` are those of the snapshots, ``earlier`` those that may have read what is in batch 0.
     ``replaced`` are topics of which the table may hold rows from a log that is not there any more.
+    ``partition_times`` are those at the seams of the snapshots.
     """
 
     seam: Seam
@@ -72,6 +74,7 @@ class Reading:
     replaced: frozenset[str] = frozenset()
     has_grown: bool = False
     suppressed: bool = False
+    partition_times: Sequence[PartitionTimes | None] = ()
 
     @classmethod
     def of(cls, table: Table, snapshot_id: int, definition: LiveTable) -> Reading:
@@ -115,14 +118,25 @@ class Reading:
         return life.first + bisect_right(life.seams, offset)
 
     def batches(self, place: Place, offsets: Offsets) -> Offsets:
-        """The same of many offsets, from where the table began to read a partition of its own."""
-        life = self.lives[place]
+        """The same of many offsets, from where the table began to read a partition on."""
+        life = self.lives.get(place)
+        if life is None:
+            return np.full(len(offsets), len(self.definitions))
         found: Offsets = life.first + np.searchsorted(np.array(life.seams), offsets, side="right")
         return found
 
     def is_known(self, batch: int) -> bool:
         """Whether records of a batch were read in one commit, as far as is known."""
         return batch > 0 or self.is_whole
+
+    def is_timed(self, batch: int) -> bool:
+        """Whether partition times decide within a batch; in commits of older releases own times did."""
+        return batch >= len(self.partition_times) or self.partition_times[batch] is not None
+
+    def partition_time_before(self, batch: int, place: Place) -> int:
+        """The partition time with which a batch begins."""
+        before = self.partition_times[batch - 1] if 0 < batch <= len(self.partition_times) else None
+        return NO_TIME if before is None else before.get(place)
 
     def reached(self, batch: int, place: Place) -> int:
         """How far a partition was read before a batch; 0 where that is not known."""
@@ -214,7 +228,33 @@ def reading_of(
         replaced=frozenset(replaced),
         has_grown=len(partitions) > 1 or len(places[-1]) > 1,
         suppressed=definition.suppress_unchanged or definition.version > 1,
+        partition_times=tuple(state.partition_times for state in states),
     )
+
+
+class DecidingTimes:
+    """The times by which the commits that read a log's records decided between partitions."""
+
+    def __init__(self, reading: Reading, start: PartitionTimes | None = None) -> None:
+        """``start``: the partition times where it begins, where they are known from reading up to there."""
+        self._reading = reading
+        self._running = RunningTimes(start)
+
+    def now(self) -> PartitionTimes:
+        """The partition times after all that was taken."""
+        return self._running.now()
+
+    def take(self, place: Place, times_ms: Sequence[int], offsets: Offsets) -> Offsets:
+        """Those of a partition's next records, of which these are the own times and the offsets."""
+        found = np.array(times_ms, np.int64)
+        batches = self._reading.batches(place, offsets)
+        edges = [0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(found)]
+        for first, end in itertools.pairwise(edges):
+            batch = int(batches[first])
+            if self._reading.is_timed(batch):
+                self._running.raise_to(place, self._reading.partition_time_before(batch, place))
+                found[first:end] = self._running.take(place, found[first:end].tolist())
+        return found
 
 
 def definition_at(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:

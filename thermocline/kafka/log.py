@@ -93,10 +93,15 @@ _NOT_SETTLED = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNKNOWN_TOPIC_ID,
 )
+_NOT_SUPPORTED = (
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+)
 _NOT_ALLOWED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 # The client's types say that every field of a message may be missing; of a consumed one none is.
 Message = Any
@@ -308,6 +313,16 @@ class Log:
             if watermarks.get((topic, partition), end) > end
         )
 
+    def ends_together(self, topics: Sequence[str]) -> Seam:
+        """The ends as of one moment, by the records' own times.
+
+        Partitions are asked one after the other, so that a record may be missed that is older than one that
+        is not. Here the greatest time is asked for first, and then for all that was appended up to it.
+        """
+        newest_ms = self._once_known(lambda: self._ask_newest_ms(topics))
+        # safety: log-ends-together
+        return self.ends(topics) if newest_ms is None else self.offsets_at(topics, newest_ms + 1)
+
     def offsets_at(self, topics: Sequence[str], epoch_ms: int) -> Seam:
         """The first offset at or after a time; the end of the log where nothing is that young.
 
@@ -364,9 +379,25 @@ class Log:
         starts = Seam(self._ask_offsets(facts, _EARLIEST, isolation))
         return starts, Seam(self._ask_offsets(facts, LATEST, isolation))
 
+    def _ask_newest_ms(self, topics: Sequence[str]) -> int | None:
+        """The greatest time of any record, or -1; None from brokers that don't say it (before 3.0)."""
+        isolation = IsolationLevel.READ_COMMITTED
+        try:
+            found = self._ask(self._describe(topics), _NEWEST, isolation)
+        except KafkaUnreachable as error:
+            if is_unsupported(error.__cause__):
+                return None
+            raise
+        return max((int(one.timestamp) for one in found.values()), default=-1)
+
     def _ask_offsets(
         self, facts: Mapping[str, TopicFacts], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[tuple[str, int], int]:
+        return {place: one.offset for place, one in self._ask(facts, spec, isolation).items()}
+
+    def _ask(
+        self, facts: Mapping[str, TopicFacts], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[str, int], Any]:
         asked = {
             TopicPartition(topic, p): spec for topic, fact in facts.items() for p in range(fact.partitions)
         }
@@ -374,10 +405,10 @@ class Log:
             asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
         )
         found = {
-            (place.topic, place.partition): self._answer(future, place.topic).offset
+            (place.topic, place.partition): self._answer(future, place.topic)
             for place, future in futures.items()
         }
-        if OFFSET_INVALID in found.values():
+        if any(one.offset == OFFSET_INVALID for one in found.values()):
             raise self._unreachable(f"no answer within {REQUEST_TIMEOUT_SECONDS:.0f} s")
         return found
 
@@ -412,6 +443,11 @@ class Log:
 def is_topic_missing(error: BaseException) -> bool:
     """Whether a broker said that it has no such topic."""
     return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def is_unsupported(error: BaseException | None) -> bool:
+    """Whether a broker, or the client for it, said that it is too old for a request."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _NOT_SUPPORTED
 
 
 def is_forbidden(error: KafkaError) -> bool:

@@ -31,6 +31,7 @@ __all__ = [
     "JSON_FORMATS",
     "KEY",
     "ONE_COLUMN",
+    "PARTITION_TIME",
     "PROVENANCE",
     "SEQUENCE",
     "TOMBSTONE",
@@ -52,6 +53,7 @@ TOMBSTONE: Final = "_tombstone"
 KEY: Final = "_key"
 ABSENT: Final = "_absent"
 SEQUENCE: Final = "_sequence"
+PARTITION_TIME: Final = "_partition_time"
 BUCKET_FIELD: Final = "bucket"
 
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")

@@ -2,9 +2,10 @@
 
 Within a partition the highest offset wins, or, where columns order the records, the highest sequence and of
 equal ones the highest offset. One key in several partitions is a producer's error, or a topic that grew; then
-the sequence decides, if there is one, then the broker's append time, then the topic, then the partition.
-That is one order with two implementations: ``order_of`` for a few records, ``fold`` for millions. They are
-held together by ``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
+the sequence decides, if there is one, then the partition time at each one's winner (``partition_time``), then
+the topic, then the partition. That is one order with two implementations: ``order_of`` for a few records,
+``fold`` for millions. They are held together by
+``tests/thermocline/test_fold.py::test_order_of_and_fold_say_the_same``.
 
 With partial updates, what wins is the last record of a partition together with those before it there: it has
 each column from the last one that set it. A whole record and a tombstone set every column, and so end that.
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE
+from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, SEQUENCE
 
 __all__ = [
     "Folded",
@@ -48,20 +49,21 @@ class Folded:
     partial updates, the columns of a winner are those that its partition's records came to, and absent the
     ones that none of them set.
     ``superseded`` counts the other records; ``conflicts`` counts the keys that were met in more than one
-    partition, ``conflict_example`` being one of them.
+    partition, ``conflict_example`` being one of them, met in ``conflict_places``, sorted.
     """
 
     winners: pa.Table
     superseded: int
     conflicts: int
     conflict_example: bytes | None
+    conflict_places: tuple[tuple[str, int], ...] = ()
 
 
 def order_of(
-    timestamp_ms: int, topic: str, partition: int, sequence: bytes = b""
+    partition_time_ms: int, topic: str, partition: int, sequence: bytes = b""
 ) -> tuple[bytes, int, str, int]:
     """What decides between the last records of one key in several partitions: the greatest wins."""
-    return (sequence, timestamp_ms, topic, partition)
+    return (sequence, partition_time_ms, topic, partition)
 
 
 def loses(sequence: bytes, below: bytes | None) -> bool:
@@ -73,23 +75,32 @@ def loses(sequence: bytes, below: bytes | None) -> bool:
 
 
 def fold(records: pa.Table) -> Folded:
-    """Folds decoded records, in whatever order they arrive, to the winner of each key."""
+    """Folds decoded records, in whatever order they arrive, to the winner of each key.
+
+    They have a column `PARTITION_TIME` where a key of theirs may be in several partitions; the winners don't.
+    Without it, a record's own time stands for it, which is right where none goes back within a partition.
+    """
     if records.num_rows == 0:
-        return Folded(records, 0, 0, None)
+        return Folded(_untimed(records), 0, 0, None)
     keys, winner_of, contested = _decide(records)
+    records = _untimed(records)
     by_key = pc.array_sort_indices(keys).to_numpy()
     winners = records.take(pa.array(winner_of[by_key]))
     if ABSENT in records.column_names and winners.num_rows < records.num_rows:
         winners = _completed(records, winner_of[by_key], winners)
-    example = keys[int(contested[0])].as_py() if len(contested) else None
-    return Folded(winners, records.num_rows - winners.num_rows, len(contested), example)
+    superseded = records.num_rows - winners.num_rows
+    if not len(contested):
+        return Folded(winners, superseded, 0, None)
+    example = keys[int(contested[0])]
+    return Folded(winners, superseded, len(contested), example.as_py(), _places_of(records, example))
 
 
 def winners(records: pa.Table) -> pa.Table:
     """The winners that ``fold`` finds, in no order, for half of its time."""
     if records.num_rows == 0:
-        return records
+        return _untimed(records)
     _, winner_of, _ = _decide(records)
+    records = _untimed(records)
     return records if len(winner_of) == records.num_rows else records.take(pa.array(winner_of))
 
 
@@ -189,6 +200,18 @@ def _decide(records: pa.Table) -> tuple[pa.Array, Indexes, Indexes]:
     return keys.dictionary, winner_of, contested
 
 
+def _places_of(records: pa.Table, key: pa.Scalar) -> tuple[tuple[str, int], ...]:
+    """The partitions that a key was met in."""
+    found = records.select([TOPIC, PARTITION]).filter(pc.equal(records.column(KEY), key))
+    topics, partitions = (found.column(name).to_pylist() for name in (TOPIC, PARTITION))
+    return tuple(sorted(set(zip(topics, partitions, strict=True))))
+
+
+def _untimed(records: pa.Table) -> pa.Table:
+    """Without what only the fold has to know."""
+    return records.drop_columns([PARTITION_TIME]) if PARTITION_TIME in records.column_names else records
+
+
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
@@ -237,7 +260,8 @@ def _decided(records: pa.Table, key_of: Indexes, places: Indexes, contested: Ind
     rows = rows[np.lexsort((offsets[rows], ranks[rows], places[rows], key_of[rows]))]
     last = (np.diff(places[rows], append=-1) != 0) | (np.diff(key_of[rows], append=-1) != 0)
     rows = rows[last]
-    times = records.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    has_times = PARTITION_TIME in records.column_names  # safety: fold-partition-time
+    times = records.column(PARTITION_TIME if has_times else TIMESTAMP).cast(pa.int64()).to_numpy()
     rows = rows[np.lexsort((places[rows], times[rows], ranks[rows], key_of[rows]))]
     winners: Indexes = rows[np.diff(key_of[rows], append=-1) != 0]
     return winners
