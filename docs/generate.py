@@ -251,6 +251,13 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Set to true if producers use transactions. Either way, records count only once their transaction"
         " is committed."
     ),
+    "tables.NAME.require_fields": (
+        "Refuse a value that isn't empty and has none of the fields that the columns are read from: such a "
+        "record would set every column to null. `false`: take it."
+    ),
+    "tables.NAME.record_bytes_max": (
+        "Maximum size of a record, key and value together, uncompressed. A larger one is a bad record."
+    ),
     "tables.NAME.suppress_unchanged": (
         "Write nothing for records that change no value of their row. The row then keeps its older "
         "provenance."

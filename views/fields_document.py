@@ -10,13 +10,14 @@ for a document: a query takes longer to plan with each expression in it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from thermocline.rules.decode.connect import BEGINNING
 from thermocline.rules.decode.json_documents import NESTING_MAX
 from views import sql
 
-__all__ = ["document", "with_numbers_quoted", "without_schema"]
+__all__ = ["document", "with_a_field", "with_numbers_quoted", "without_schema"]
 
 # One that never ends lasts to the end of the text: else each of its quotes would be tried as a beginning.
 _STRING: Final = r'"[^"\\]*(\\(.|\n)[^"\\]*)*(?:"|\\?\z)'
@@ -54,6 +55,14 @@ element_at(transform(ARRAY[{sql.moved_in(read, 1)}],
   parsed -> IF(starts_with({text}, {sql.literal(BEGINNING.decode())}),
     IF({names} = ARRAY['payload', 'schema'] AND ({schema} = 'null' OR starts_with({schema}, '{{')),
       CAST(fail({sql.literal(reason)}) AS json), parsed), parsed)), 1)"""  # safety: guard-schema
+
+
+def with_a_field(read: str, names: Sequence[str]) -> str:
+    """The value that ``read`` gives, where it is an object without fields, or with one of these names."""
+    has_one = " OR ".join(f"json_extract(parsed, {sql.json_path(name)}) IS NOT NULL" for name in names)
+    return f"""\
+element_at(transform(ARRAY[{sql.moved_in(read, 1)}],
+  parsed -> IF({has_one} OR json_size(parsed, '$') = 0, parsed)), 1)"""  # safety: guard-needs-a-field
 
 
 def with_numbers_quoted(text: str) -> str:

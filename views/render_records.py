@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from thermocline.rules.decode.connect import are_in_keys, are_in_values
+from thermocline.rules.decode.fields import needed_fields
 from thermocline.rules.definition import Column, LiveTable
 from views import sql
 from views.fields import objects_around, token, value
-from views.fields_document import document, without_schema
+from views.fields_document import document, with_a_field, without_schema
 from views.readable import is_plain_key
 from views.render_window import RECORD
 
@@ -53,7 +54,9 @@ def good_records(definition: LiveTable, records: str) -> list[str]:
 
     ``records`` is a query that gives ``PLACE`` and ``RECORD``. A tombstone has only its key.
     """
-    parts = [sql.part("_records", "What of the log counts, undecoded.", records)]
+    most = f"_key_length + _message_length <= {definition.record_bytes_max}"
+    counted = sql.select(_LOGGED, f"(\n{records})") + f"\nWHERE {most}"  # safety: guard-record-bytes-max
+    parts = [sql.part("_records", "What of the log counts, undecoded.", counted)]
     source, columns = "_records", _LOGGED
     if is_plain_key(definition):
         parts.append(_plain_key(definition))
@@ -88,6 +91,8 @@ def _documents(definition: LiveTable) -> list[_Document]:
     of_value, of_key = document("_message", "_message_length"), document("_key", "_key_length")
     if are_in_values(definition):
         of_value = without_schema(of_value, "_message", _why_unreadable(definition))
+    if needed := needed_fields(definition):
+        of_value = with_a_field(of_value, list(needed))
     if are_in_keys(definition):
         of_key = without_schema(of_key, "_key", _why_unreadable(definition))
     value_document = _Document(

@@ -23,13 +23,14 @@ FUZZED, FUZZED_FULL = 5_000, 200_000
 
 
 def table(**options: Any) -> LiveTable:
-    fields = {
+    fields: dict[str, Any] = {
         "name": "poisoned",
         "identifier": "app.poisoned",
         "topics": ["poisoned"],
         "key": POISONED.key,
         "format": "json_schema",
         "columns": {column.name: column.type.declared for column in POISONED.columns},
+        "require_fields": POISONED.require_fields,
     }
     return LiveTable.build(**(fields | options))
 

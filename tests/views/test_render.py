@@ -55,6 +55,11 @@ def without_comments(text: str) -> str:
     return re.sub(r"^\s*--.*\n", "", text, flags=re.MULTILINE)
 
 
+def test_a_record_that_is_too_large_is_left_out() -> None:
+    of = dataclasses.replace(POISONED, record_bytes_max=77)
+    assert "WHERE _key_length + _message_length <= 77" in query(plan(Mode.LIVE, window(margin_ms=2000), of))
+
+
 EVERY = [
     plan(
         Mode.LIVE,

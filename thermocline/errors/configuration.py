@@ -92,8 +92,9 @@ class AlterationRefused(Listing, ConfigurationError):
 
     `thermocline table alter` adds columns (existing rows have null in them), widens int to long and the
     precision of decimals, adds topics, changes the number of buckets to a multiple or a divisor, and changes
-    on_error, suppress_unchanged and transactional. Everything else would change the meaning of existing rows,
-    keys, indexes and deletes. Every change that can't be made is listed with its reason.
+    on_error, record_bytes_max, require_fields, suppress_unchanged and transactional. Everything else would
+    change the meaning of existing rows, keys, indexes and deletes. Every change that can't be made is listed
+    with its reason.
 
     Nothing was written; the table keeps its definition. Undo those changes in the file; `thermocline table
     show` prints the table's definition. If you need them, create a new table under another name and

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Alteration", "definition_by", "plan_alteration"]
 
 # What may change as a whole, since it only says how records to come are dealt with.
-FREE: Final = ("on_error", "suppress_unchanged", "transactional", "tombstone_retention_hours")
+FREE: Final = (
+    *("on_error", "suppress_unchanged", "transactional", "tombstone_retention_hours"),
+    *("require_fields", "record_bytes_max"),
+)
 # What may not, and why; a field that stands nowhere may not either.
 FIXED: Final = {
     "identifier": "it is the table's name in the catalog",

@@ -94,6 +94,8 @@ TOMBSTONE_RETENTION_HOURS: Final = 168
 TOMBSTONE_RETENTION_HOURS_MAX: Final = 87_600  # ten years
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """By default, what Debezium writes in place of a value that a change left alone, and that was not logged."""
+RECORD_BYTES_MAX: Final = 33_554_432
+"""32 times what a batch of Kafka's has by default; decoded, a record takes several times as much memory."""
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -253,6 +255,8 @@ class LiveTable:
     changed. ``partial_updates``: a record may leave columns of its row as they are. ``sequence_by`` are the
     value columns that order a key's records; without them, it is their offsets. Then deletes are remembered
     for ``tombstone_retention_hours``. ``unavailable_value_placeholder`` as Debezium's connector has it.
+    ``require_fields``: a value that isn't empty has to have one of the
+    columns' fields. A record of more than ``record_bytes_max`` bytes, key and value, is bad.
     """
 
     name: str
@@ -283,6 +287,8 @@ class LiveTable:
     sequence_by: tuple[str, ...] = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
     unavailable_value_placeholder: str = UNAVAILABLE
+    require_fields: bool = True
+    record_bytes_max: int = RECORD_BYTES_MAX
 
     @classmethod
     def build(  # noqa: PLR0913  (a table has as many settings)
@@ -314,6 +320,8 @@ class LiveTable:
         sequence_by: Sequence[str] = (),
         tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS,
         unavailable_value_placeholder: str = UNAVAILABLE,
+        require_fields: bool = True,
+        record_bytes_max: int = RECORD_BYTES_MAX,
         field_ids: Mapping[str, int] | None = None,
         nested_ids: Mapping[str, Sequence[int]] | None = None,
         provenance_id: int | None = None,
@@ -362,10 +370,13 @@ class LiveTable:
             sequence_by=tuple(sequence_by),
             tombstone_retention_hours=tombstone_retention_hours,
             unavailable_value_placeholder=unavailable_value_placeholder,
+            require_fields=require_fields,
+            record_bytes_max=record_bytes_max,
         )
         problems += _problems_of_nested_names(parsed)
         problems += _problems_of_key(live_table, declared=list(columns))
         problems += _problems_of_choices(live_table)
+        problems += _problems_of_bounds(live_table)
         problems += _problems_of_formats(live_table, key_format)
         problems += _problems_of_schemas(live_table)
         problems += _problems_of_partial_updates(live_table)
@@ -417,6 +428,10 @@ class LiveTable:
             del fields["tombstone_retention_hours"]
         if self.unavailable_value_placeholder == UNAVAILABLE:
             del fields["unavailable_value_placeholder"]
+        if self.require_fields:
+            del fields["require_fields"]
+        if self.record_bytes_max == RECORD_BYTES_MAX:
+            del fields["record_bytes_max"]
         fields["columns"] = [
             {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
         ]
@@ -731,6 +746,11 @@ def _problems_of_key(table: LiveTable, declared: Sequence[str]) -> Iterable[str]
             yield f"the key column {column.name} can't be a {column.type}: use {', '.join(kinds)}"
     if table.entity != table.key[: len(table.entity)]:
         yield f"the entity {_spelled(table.entity)} must be the key's leading columns, {_spelled(table.key)}"
+
+
+def _problems_of_bounds(table: LiveTable) -> Iterator[str]:
+    if table.record_bytes_max < 1:
+        yield "record_bytes_max must be at least 1"
 
 
 def _problems_of_choices(table: LiveTable) -> Iterable[str]:

@@ -23,7 +23,12 @@ from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
-from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, UNAVAILABLE, LiveTable
+from thermocline.rules.definition import (
+    RECORD_BYTES_MAX,
+    TOMBSTONE_RETENTION_HOURS,
+    UNAVAILABLE,
+    LiveTable,
+)
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.schemas.registry import SchemaRegistry
 
@@ -383,6 +388,8 @@ class TableSettings(_Section):
     sequence_by: Names = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
     unavailable_value_placeholder: str = UNAVAILABLE
+    require_fields: bool = True
+    record_bytes_max: Bytes = RECORD_BYTES_MAX
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
         "live",
         "live_by_key",
@@ -428,6 +435,8 @@ class TableSettings(_Section):
             sequence_by=self.sequence_by,
             tombstone_retention_hours=self.tombstone_retention_hours,
             unavailable_value_placeholder=self.unavailable_value_placeholder,
+            require_fields=self.require_fields,
+            record_bytes_max=self.record_bytes_max,
         )
 
 

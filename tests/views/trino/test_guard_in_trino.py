@@ -128,6 +128,10 @@ NESTED_RECORDS: list[Record] = [
             b'{"terms":{"terms":{"price":1.5}}}',
             b'{"\\u0061ddress":{"\\u0063ity":"escaped"}}',
             b'{"a":{"b":"other"},"a.b":null}',
+            b'{"Address":{"city":"Oslo"}}',
+            b'{"x":1,"y":[]}',
+            b'{"x":1,"charge":null}',
+            b'{"x":null}',
         )
     ),
 ]

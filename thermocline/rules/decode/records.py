@@ -8,6 +8,7 @@ from itertools import compress
 from typing import Any, Final
 
 from thermocline.rules.decode.envelopes import Envelope, Parts, Rows
+from thermocline.rules.decode.fields import needed_fields, without_fields
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.json_reasons import reason_of_column, reason_of_document
@@ -45,6 +46,7 @@ class RecordDecoder:
         # Of a delete, the columns that order it are read although it has no row; by themselves, since a
         # format may give none of an event's columns where one is wrong.
         self._beside = [value_format(some, ()) for some in (others, ordering) if some]
+        self._needed_fields = needed_fields(definition)
 
     def decode(
         self,
@@ -53,17 +55,16 @@ class RecordDecoder:
         headers_of: HeadersOf = no_headers,
     ) -> Decoded:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
-        without: dict[int, Bad] = {}
+        without = self._too_large(keys, values)
+        if without:
+            keys, values = (
+                [None if n in without else one for n, one in enumerate(of)] for of in (keys, values)
+            )
         headers_of = _noting_unreadable(headers_of, without)
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
         value_head_of = opened.value_head_of or heads_in(headers_of, VALUE_HEADER)
-        rows = opened.rows or self._rows(opened.values, value_head_of)
-        for index, (column, reason) in rows.refused.items():
-            said = self._in_words(opened.values[index], column, reason, is_value=True)
-            bad[index] = Bad(index, self._stage_of(column), said)
-        for index, reason in opened.unreadable.items():
-            bad[index] = Bad(index, Stage.DECODE, reason)
+        rows = self._read_values(opened, value_head_of, bad)
         absent = dict(opened.absent)
         if self._definition.partial_updates:
             absent |= _nulls_for_unset(rows.columns)
@@ -87,6 +88,32 @@ class RecordDecoder:
         if not self._definition.partial_updates:
             return decoded
         return replace(decoded, absent=[absent.get(index, ()) for index in decoded.good])
+
+    def _read_values(self, opened: Parts, head_of: HeadOf, bad: dict[int, Bad]) -> Rows:
+        """The columns of the values; notes the bad ones."""
+        rows = opened.rows or self._rows(opened.values, head_of)
+        for index, (column, reason) in rows.refused.items():
+            said = self._in_words(opened.values[index], column, reason, is_value=True)
+            bad[index] = Bad(index, self._stage_of(column), said)
+        if self._needed_fields:
+            for index, reason in without_fields(self._needed_fields, opened.values, rows):
+                bad.setdefault(index, Bad(index, Stage.CONTRACT, reason))
+        for index, reason in opened.unreadable.items():
+            bad[index] = Bad(index, Stage.DECODE, reason)
+        return rows
+
+    def _too_large(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> dict[int, Bad]:
+        """The records that are not decoded, since that would take too much memory."""
+        most = self._definition.record_bytes_max
+        longest = sum(max(map(len, filter(None, part)), default=0) for part in (keys, values))
+        if longest <= most:
+            return {}
+        sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
+        return {
+            index: Bad(index, Stage.DECODE, f"{size:,} bytes, more than record_bytes_max = {most:,}")
+            for index, size in enumerate(sizes)
+            if size > most  # safety: record-bytes-max
+        }
 
     def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
