@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from serving.hot.manifest import HotManifest, Listed, publish_manifest, read_manifest
+from serving.hot.manifest import FORMAT, HotManifest, Listed, publish_manifest, read_manifest
 from serving.jobs.job import JobFile
 from thermocline.cli import jobs
 from thermocline.client import Client, ExtractJob, UnsafeName
@@ -109,7 +109,7 @@ def test_a_manifest_that_a_server_reads_back_names_the_files_of_its_job_alone(na
 
 def test_a_hot_tier_opens_no_file_outside_its_folder(tmp_path: Path) -> None:
     """A manifest that names another place is as good as none: the log is read again."""
-    written = HotManifest(2, _boot_id(), "s", 0, "{}", 1, ("t",), 1, (Listed("a.mdb", 4096),), None)
+    written = HotManifest(FORMAT, _boot_id(), "s", 0, "{}", 1, ("t",), 1, (Listed("a.mdb", 4096),), None)
     publish_manifest(tmp_path, written)
     assert read_manifest(tmp_path) == written
     path = tmp_path / "manifest.json"
