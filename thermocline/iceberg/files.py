@@ -347,7 +347,10 @@ def listed_folder(io: FileIO, folder: str, is_recursive: bool = False) -> list[S
         return []
     files, path = filesystem_of(io, folder)
     selector = FileSelector(path, recursive=is_recursive, allow_not_found=True)
-    found = files.get_file_info(selector)
+    try:
+        found = files.get_file_info(selector)
+    except FileNotFoundError:  # the folder was made, or went, just now
+        return []
     return sorted(
         (
             StoredFile(
