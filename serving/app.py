@@ -50,8 +50,9 @@ from serving.requests import (
     format_of,
     header_of,
 )
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
 from serving.tables import ServedTable, Tables
+from serving.wanted import Wanted
 from serving.worker import Worker
 from thermocline import __version__
 from thermocline.errors import (

@@ -9,10 +9,9 @@ from typing import Any, BinaryIO, Final, Self
 import httpx
 import msgspec
 
-from serving.encode import END_OF_STREAM, FORMATS, PROBLEM_TYPE
-from serving.selection import Wanted
-from thermocline.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
-from thermocline.client.streams import READ_POINT
+from serving.wanted import Wanted
+from thermocline.client.requests import PROBLEM_TYPE, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
+from thermocline.client.streams import END_OF_STREAM, FORMATS, READ_POINT
 from thermocline.errors import BadParameter, InternalError, ServerUnreachable, ThermoclineError, all_errors
 from thermocline.rules.read_point import HEADER as READ_AFTER
 from thermocline.rules.read_point import ReadPoint, parse_read_after
@@ -89,7 +88,8 @@ class Client:
             ServerUnreachable: nobody answers there, or the stream broke off.
             ThermoclineError: the server's own error.
         """
-        accept = {"Accept": FORMATS[format_name].media_type, "Accept-Encoding": coding or "identity"}
+        media_type, end_mark = FORMATS[format_name]
+        accept = {"Accept": media_type, "Accept-Encoding": coding or "identity"}
         body = _body(wanted or Wanted())
         path = f"/v1/tables/{table}/extract"
         received, tail = 0, b""
@@ -105,7 +105,7 @@ class Client:
                 received += len(chunk)
                 tail = (tail + chunk)[-len(END_OF_STREAM) :]
                 progress(received)
-        if not tail.endswith(FORMATS[format_name].end_mark):  # without a mark, the end of chunks is one
+        if not tail.endswith(end_mark):  # without a mark, the end of chunks is one
             raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
         return ReadPoint.parse(response.headers[READ_POINT])
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from serving.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
-from serving.selection import Wanted
+from serving.wanted import Wanted
 from serving.where.sql import LENGTH_MAX
 from thermocline.rules.read_point import ReadPoint
 

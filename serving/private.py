@@ -31,10 +31,11 @@ from serving.hot.tier import HotTier
 from serving.hot.view import HotReader
 from serving.layout import COLD, HOT, SPILL
 from serving.lookup import TableReader
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
 from serving.since import check_log_since, check_readable_since, state_since
 from serving.storage import storage_named
 from serving.unreadable import Unreadable
+from serving.wanted import Wanted
 from thermocline.errors import NotReady, ReadAfterTimeout, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import (
     TOMBSTONES_PROPERTY,

@@ -13,28 +13,14 @@ from thermocline.errors import BadParameter
 from thermocline.rules.definition import PROVENANCE
 
 if TYPE_CHECKING:
+    from serving.wanted import Wanted
     from serving.where.predicate import Predicate
     from thermocline.rules.definition import LiveTable
-    from thermocline.rules.read_point import ReadPoint
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a caller asks for; by default all.
-
-    ``where`` is a condition, as `parse_where` reads it or gives it. ``limit`` rows are any of those that
-    match it. With ``since``, only what changed since that read point.
-    """
-
-    columns: Sequence[str] | None = None
-    where: str | Predicate | None = None
-    limit: int | None = None
-    since: ReadPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The same, checked against a table's definition.
+    """What is `Wanted`, checked against a table's definition.
 
     ``read`` are the columns, and then those that only the condition looks at.
     """

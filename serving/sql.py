@@ -25,8 +25,8 @@ import pyarrow.dataset as ds
 from serving.extract import BATCH_ROWS
 from serving.layout import SPILL
 from serving.private import FOLDER_PREFIX, opened_together
-from serving.selection import Wanted
 from serving.storage import storage_failed
+from serving.wanted import Wanted
 from serving.where.arrow import implied
 from thermocline.errors import SqlRefused, SqlTooLarge, TableMissing, did_you_mean
 from thermocline.iceberg.catalog import definition_of, open_table

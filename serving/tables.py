@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from serving.cold.index import ColdIndex, Snapshots
-    from serving.selection import Wanted
+    from serving.wanted import Wanted
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam

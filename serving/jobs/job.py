@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from serving.encode import CODINGS, FORMATS
-from serving.selection import Wanted
+from serving.wanted import Wanted
 from thermocline.errors import BadParameter
 
 # A name in a folder on any system, and in a URL as it is.

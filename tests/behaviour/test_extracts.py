@@ -19,7 +19,7 @@ from ingest.owner import Owner
 from serving import private
 from serving.client import Client
 from serving.encode import FORMATS
-from serving.selection import Wanted
+from serving.wanted import Wanted
 from tests.behaviour.topic import APP, Topic
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.firing import environment

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from serving.entity import entity_of
-from serving.selection import Wanted
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from thermocline.errors import NotReady, TableMissing
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY

@@ -27,8 +27,8 @@ from serving.extract import Extract
 from serving.feed import Abandoned
 from serving.lookup import TableReader
 from serving.requests import BODY_BYTES_MAX
-from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
+from serving.wanted import Wanted
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
 from thermocline.rules.keys import bucket_of
 from thermocline.rules.read_point import ReadPoint

@@ -16,8 +16,9 @@ from serving.encode import FORMATS, encoded
 from serving.extract import Extract
 from serving.hot.pinned import hold
 from serving.hot.tier import HotTier
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from tests.serving.conftest import ORDERED
 from tests.thermocline.profiles import PROFILES
 from tests.tier import quick_or_full

@@ -23,7 +23,8 @@ from serving.file_version import file_version
 from serving.hot.pinned import PinnedHot
 from serving.hot.scan import SCHEMA
 from serving.lookup import ColdSide
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
+from serving.wanted import Wanted
 from tests.partition_spec import partition_spec_of
 from tests.serving.conftest import rows_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState

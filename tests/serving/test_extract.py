@@ -22,8 +22,9 @@ import pytest
 from serving.encode import READ_POINT_METADATA, encoded
 from serving.entity import entity_of
 from serving.extract import Extract, conformed
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import BadParameter, NotReady
 from thermocline.iceberg import leases

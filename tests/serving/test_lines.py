@@ -19,8 +19,8 @@ from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 from serving.encode import encoded
 from serving.entity import entity_of
 from serving.lines import encode_csv
-from serving.selection import Wanted
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from thermocline.cli.sql_formats import text_of
 from thermocline.rules.definition import LiveTable
 

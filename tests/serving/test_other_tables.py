@@ -14,8 +14,8 @@ from serving.app import create_app
 from serving.entity import entity_of
 from serving.openapi import described
 from serving.requests import entities_of, entity_of_query
-from serving.selection import Wanted
 from serving.tables import ServedTable, Tables
+from serving.wanted import Wanted
 from tests.serving.conftest import PROFILES, World
 from thermocline.errors import NoKey
 from thermocline.rules.definition import PROVENANCE, LiveTable

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from serving import private
 from serving.feed import Abandoned, fill_until
 from serving.layout import SPILL
-from serving.selection import Wanted
+from serving.wanted import Wanted
 from tests.manual_clock import ManualClock
 from tests.partition_spec import partition_spec_of
 from thermocline.errors import (

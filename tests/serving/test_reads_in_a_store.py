@@ -26,8 +26,8 @@ from serving.cold.reader import ColdReader, Entity
 from serving.cold.row_store import RowStore
 from serving.entity import entity_of
 from serving.extract import Extract
-from serving.selection import Wanted
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from tests.http_proxy import OF_A_STORE, Fault, HttpProxy, RandomFaults
 from tests.serving.conftest import PROFILES, rows_of
 from tests.tier import quick_or_full

@@ -23,8 +23,8 @@ import pytest
 
 from serving import private
 from serving.extract import Extract
-from serving.selection import Wanted
 from serving.sql import LiveRows, answered
+from serving.wanted import Wanted
 from serving.where.arrow import implied
 from serving.where.expression import expression_of
 from serving.where.predicate import OneOf, Value

@@ -17,8 +17,9 @@ import pytest
 
 from serving.encode import FORMATS, encoded
 from serving.extract import Extract
-from serving.selection import Selection, Wanted
+from serving.selection import Selection
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from serving.where.sql import DEPTH_MAX, LENGTH_MAX, parse_where
 from tests.tier import quick_or_full
 from thermocline.errors import BadParameter

@@ -13,8 +13,8 @@ from serving.cold.reader import Entity
 from serving.extract import Extract
 from serving.hot.scan import PAYLOAD
 from serving.layout import COLD
-from serving.selection import Wanted
 from serving.tables import ServedTable
+from serving.wanted import Wanted
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
 from tests.simulation.records import DEFINITION, KEYS, NULL, Key, Row

@@ -29,7 +29,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
 from rich.text import Text
 
-from serving.selection import Wanted
+from serving.wanted import Wanted
 from thermocline import cli
 from thermocline.cli import output
 from thermocline.cli.entry import PARTS, all_commands
@@ -257,6 +257,25 @@ def test_a_command_starts_without_what_only_its_work_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert sorted({name.partition(".")[0] for name in done.stdout.split()} & set(HEAVY)) == []
+
+
+def test_a_command_that_asks_a_server_loads_nothing_that_reads_tables() -> None:
+    """Method: lookup, refused and extract, in a fresh process, where no server is."""
+    code = """
+import contextlib, io, sys
+from thermocline.cli import run
+url = ["--url", "http://127.0.0.1:1"]
+point = '{"snapshot_id":"7","seam":{"t":{"0":5}},"end":{"t":{"0":9}}}'
+with contextlib.redirect_stderr(io.StringIO()):
+    codes = [run(["lookup", "t", "a=1", *url]), run(["refused", "t", *url])]
+    codes.append(run(["extract", "t", "--since", point, "--where", "a = 1", "--format", "csv", *url]))
+print(list(map(int, codes)), *sys.modules, sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    codes, *modules = done.stdout.splitlines()
+    assert codes == "[3, 3, 3]"
+    asks = {"httpx", "pydantic"}  # the latter is Typer's, where it reads arguments
+    assert sorted({name.partition(".")[0] for name in modules} & (set(HEAVY) - asks)) == []
 
 
 def test_a_message_is_not_broken_on_a_narrow_terminal(

@@ -47,7 +47,11 @@ def point_of(text: str, has_server: bool = False) -> ReadPoint:
 SETTINGS: Any = SimpleNamespace()
 
 
-@pytest.mark.parametrize("write", [_arrow, _parquet, _answer, _bare])
+def _printed(path: Path) -> None:
+    path.write_text(f"read point: {HEADER}\n")
+
+
+@pytest.mark.parametrize("write", [_arrow, _parquet, _answer, _bare, _printed])
 def test_a_file_that_carries_a_read_point_stands_for_it(
     tmp_path: Path, write: Callable[[Path], None]
 ) -> None:
@@ -56,7 +60,7 @@ def test_a_file_that_carries_a_read_point_stands_for_it(
 
 
 def test_a_read_point_may_stand_alone_or_in_an_answer() -> None:
-    assert point_of(HEADER) == POINT
+    assert point_of(HEADER) == point_of(f"read point: {HEADER}") == POINT
     assert point_of('{"rows": [], "read_point": ' + HEADER + "}") == POINT
 
 

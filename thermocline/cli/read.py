@@ -26,7 +26,7 @@ from thermocline.text.typed import again
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from serving.selection import Wanted
+    from serving.wanted import Wanted
     from thermocline.rules.read_point import ReadPoint
 
 REFUSED_MAX: Final = 1_000  # as many as a server gives at once
@@ -162,7 +162,7 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
 
     Example: `thermocline extract profiles --where "app_id = 7" --limit 10 --format jsonl`
     """
-    from serving.selection import Wanted
+    from serving.wanted import Wanted
 
     use = f"{again('--format', Format.ARROW)}      (or use a known extension)"
     chosen = format or format_of(output, use)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from thermocline.settings import Settings
 
 FORMS: Final = "READ_POINT|FILE|TIME"
+PRINTED: Final = "read point: "
+"""What stands before a read point where a command prints it: people copy the line, or redirect stderr."""
 _ANSWER_BYTES_MAX: Final = 64 << 20
 """Of a JSON answer: a batch of lookups has at most as many."""
 _ARROW_STREAM: Final = b"\xff\xff\xff\xff"
@@ -36,7 +38,7 @@ def read_point_of(
     Raises:
         BadParameter: it is none of these, or the table's history does not reach back to that time.
     """
-    stripped = text.strip()
+    stripped = text.strip().removeprefix(PRINTED).strip()
     if stripped.startswith("{"):
         return _of_json(option, stripped)
     if (time := _time(stripped)) is not None:
@@ -76,7 +78,7 @@ def _of_file(option: str, path: Path) -> ReadPoint:
     except (KeyError, ValueError) as error:  # Arrow's, of a file that is damaged, are the latter
         raise BadParameter(name=option, problem=f"{path} carries no read point") from error
     try:
-        return _of_json(option, content.decode(errors="replace"))
+        return _of_json(option, content.decode(errors="replace").strip().removeprefix(PRINTED))
     except BadParameter as error:
         problem = (
             f"{path} carries no read point: extracts in Arrow and Parquet do, and JSON answers; "

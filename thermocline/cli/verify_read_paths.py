@@ -36,7 +36,7 @@ def open_read_paths(settings: Settings, name: str, url: str | None) -> Iterator[
 
 def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: ExitStack) -> ReadPaths:
     from serving.client import Client
-    from serving.selection import Wanted
+    from serving.wanted import Wanted
     from verify.read_paths import ReadPaths
 
     client = stack.enter_context(Client(url))
@@ -56,7 +56,7 @@ def _of_private(
     settings: Settings, name: str, hot: PinnedHot | None, problem: str, stack: ExitStack
 ) -> ReadPaths:
     from serving import private
-    from serving.selection import Wanted
+    from serving.wanted import Wanted
     from verify.read_paths import ReadPaths
 
     opened = stack.enter_context(private.opened(settings, name))
