@@ -109,6 +109,13 @@ CARRIED_ROWS: Final = Counter(
     _TABLE,
     registry=REGISTRY,
 )
+UNREAD_FIELDS: Final = Counter(
+    "thermocline_ingest_unread_fields",
+    "Values with a field that no column is read from, by the name of the field, in a sample: the first eight "
+    "values of each chunk that is read. Formats other than JSON are not looked at.",
+    (*_TABLE, "field"),
+    registry=REGISTRY,
+)
 TABLE_FILES: Final = Gauge(
     "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )

@@ -37,6 +37,7 @@ from ingest.position import Position
 from ingest.progress import is_note_due
 from ingest.quarantine import reopen_quarantine
 from ingest.read_task import ReadTask
+from ingest.unread import UnreadNames
 from thermocline.errors import (
     ExitCode,
     ForeignSnapshot,
@@ -139,6 +140,11 @@ class Owner:
     is_contested: bool = False
     mark: Mark | None = None
     standstill: Standstill = field(default_factory=Standstill)
+    unread: UnreadNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the names that the table's properties have."""
+        self.unread = UnreadNames(self._name, self.table.properties)
 
     @classmethod
     def open(
@@ -389,7 +395,10 @@ class Owner:
             bad_digest=merged(
                 *(report.bad_digest for report in result.reports)
             ),  # safety: bad-digest-of-a-batch
-            properties={TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms))},
+            properties={
+                TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
+                **self.unread.met(result.reports),
+            },
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
         )

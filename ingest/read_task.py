@@ -23,6 +23,7 @@ from thermocline.iceberg.files import delete_files
 from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
@@ -75,6 +76,7 @@ class ReadReport(msgspec.Struct):
     bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
+    unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -140,13 +142,13 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
 
 def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
-    decoder = decoder_for(task.definition, task.registry)
+    decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
     running = None if task.partition_times is None else RunningTimes(task.partition_times)
     held: list[pa.Table] = []
     held_bad: list[pa.Table] = []
     for chunk in read_ranges(task.client_config, ranges, task.definition.name):
         failpoint("read-task.chunk")
-        good, bad = _decode(task, decoder, chunk, report)
+        good, bad = _decode(task, decoder, unread, chunk, report)
         activity.advance(len(chunk.offsets))
         held.append(good if running is None else _timed(good, chunk, running))
         held_bad.append(bad)
@@ -162,7 +164,7 @@ def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> 
 
 
 def _decode(
-    task: ReadTask, decoder: Decoder, chunk: RecordChunk, report: ReadReport
+    task: ReadTask, decoder: Decoder, unread: UnreadFields, chunk: RecordChunk, report: ReadReport
 ) -> tuple[pa.Table, pa.Table]:
     decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
     report.records += len(chunk.offsets)
@@ -170,6 +172,8 @@ def _decode(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
+    for name, count in unread.of(chunk.values).items():
+        report.unread_fields[name] = report.unread_fields.get(name, 0) + count
     report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
     good = records_table(
         task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms

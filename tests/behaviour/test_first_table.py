@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from embedded.broker import LocalKafka
 from tests.brokers import Brokers
@@ -38,7 +39,27 @@ columns = {{ id = "int" }}
 def kafka(brokers: Brokers) -> Iterator[LocalKafka]:
     with brokers.lent() as kafka:
         kafka.create_topic("orders", 1)
+        kafka.create_topic("plain", 1)
         yield kafka
+
+
+def test_a_new_table_says_which_records_would_be_bad_and_what_is_not_read(
+    kafka: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Method: plain text keys beside JSON ones, and a field that is no column."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for key, value in [(b"u1", b"{}"), (b'{"id":1}', b'{"total":5,"note":"x"}'), (b"u2", None)]:
+        producer.produce("plain", key=key, value=value)
+    producer.flush()
+    file = tmp_path / "thermocline.toml"
+    text = CONFIG.format(servers=kafka.bootstrap_servers, warehouse="warehouse", port=1)
+    text = text.replace('topics = ["orders"]', 'topics = ["plain"]')
+    file.write_text(text.replace('id = "int"', 'id = "int", total = "int"'))
+    assert cli.run(["--config", str(file), "table", "create", "orders"]) == ExitCode.DONE
+    err = capsys.readouterr().err
+    assert "2 of the 3 newest records that were looked at would be bad:" in err
+    assert 'plain/0@0: not one JSON object: it begins "u1"; for plain text set key_format = "string"' in err
+    assert "fields that no column is read from: note" in err
 
 
 @pytest.mark.parametrize("warehouse", ["s3://lake/warehouse", "taken/warehouse"])

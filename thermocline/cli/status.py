@@ -53,6 +53,7 @@ TABLES_MANY: Final = 10
 TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
 # For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
 ANSWER_BYTES_MAX: Final = 1 << 20
+UNREAD_SHOWN_MAX: Final = 5
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 OWNER_FACTS: Final = (
     "host",
@@ -267,7 +268,13 @@ def _look(
     trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
-    from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, load_table
+    from thermocline.iceberg.catalog import (
+        ACCEPTED_PROPERTY,
+        UNREAD_PROPERTY,
+        current_state,
+        definition_of,
+        load_table,
+    )
     from thermocline.iceberg.holder import holder_of
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -280,6 +287,7 @@ def _look(
             entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
+        entry["unread_fields"] = json.loads(loaded.properties.get(UNREAD_PROPERTY, "[]"))
         state = current_state(loaded, name)
         entry["snapshot"] = snapshot_document(state)
         definition = definition_of(loaded, name)
@@ -404,6 +412,9 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     remarks += [
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
+    if names := entry["unread_fields"]:
+        shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
+        remarks.append(f"fields that no column is read from: {shown}")
     return "; ".join(remarks)
 
 

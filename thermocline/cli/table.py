@@ -33,13 +33,22 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
     from ingest.create import create_table
+    from ingest.sample import warnings_of
 
     state = create_table(settings, name)
-    document = {"table": name, "identifier": identifier, "snapshot": snapshot_document(state)}
+    warnings = warnings_of(settings, settings.table(name).definition(name))
+    document = {
+        "table": name,
+        "identifier": identifier,
+        "snapshot": snapshot_document(state),
+        "warnings": warnings,
+    }
     begins = "\n".join(
         f"  {topic}/{partition} from offset {at:,}" for topic, partition, at in state.seam.items()
     )
     text = f"created {identifier}; ingest will read\n{begins}\nnext: {command(f'ingest run {name}')}"
+    for warning in warnings:
+        say(warning)
     show(document, Text(text), as_json)
 
 

@@ -1,0 +1,73 @@
+"""A look at a topic's newest records before anything is ingested: what would be bad, and what is not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from thermocline.errors import ThermoclineError
+from thermocline.kafka.log import Log, OffsetRange, read_ranges
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.decode.unread import UnreadFields
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+__all__ = ["Sample", "warnings_of"]
+
+PARTITIONS_MAX: Final = 8
+RECORDS_MAX: Final = 10
+"""Of a partition: enough to see what producers write, and read in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a few records came to: why some are bad, with an example each, and names of unread fields."""
+
+    records: int
+    bad: int
+    reasons: tuple[str, ...]
+    unread: tuple[str, ...]
+
+    def warnings(self) -> Iterator[str]:
+        """A sentence for each thing that a person should look at before ingest runs."""
+        if self.bad:
+            yield f"{self.bad} of the {self.records} newest records that were looked at would be bad:"
+            yield from (f"  {reason}" for reason in self.reasons)
+        if self.unread:
+            yield f"fields that no column is read from: {', '.join(self.unread)}"
+
+
+def warnings_of(settings: Settings, definition: LiveTable) -> list[str]:
+    """What a sample warns of; that it can't be had is a warning, too: the table is there already."""
+    try:
+        return [*_sample(settings, definition).warnings()]
+    except ThermoclineError as error:
+        return [f"the newest records could not be looked at: {error.what}"]
+
+
+def _sample(settings: Settings, definition: LiveTable) -> Sample:
+    """Decodes the newest records of the table's topics."""
+    log = Log(settings.kafka)
+    starts, ends = log.bounds(definition.topics)
+    ranges = [
+        OffsetRange(topic, partition, max(starts.get((topic, partition)), end - RECORDS_MAX), end)
+        for topic, partition, end in ends.items()
+        if end > starts.get((topic, partition))
+    ][:PARTITIONS_MAX]
+    decoder, unread = decoder_for(definition, settings.registry.client()), UnreadFields(definition)
+    records = bad = 0
+    examples: dict[str, str] = {}
+    names: Counter[str] = Counter()
+    for chunk in read_ranges(settings.kafka.client_config(), ranges, definition.name):
+        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+        records += len(chunk.offsets)
+        bad += len(decoded.bad)
+        for one in decoded.bad:
+            examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
+        names.update(unread.of(chunk.values))
+    reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
+    return Sample(records, bad, reasons, tuple(names))
