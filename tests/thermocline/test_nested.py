@@ -202,7 +202,17 @@ def test_a_field_of_a_struct_whose_name_is_not_ascii_is_read_and_a_wrong_type_of
     values = [(written[around] % row).encode() for row in rows]
     key = b"k" if key_format == "string" else b'{"id":"k"}'
     registry = _JsonRegistry() if around == "json_schema" else None
+    stored = table.to_json()
     decoded = decoder_for(table, registry).decode([key] * len(values), values)
+    payloads = pack_rows(table, decoded)
+    # Each reader has names of its own, as in a process that only reads.
+    unpacked = Unpacker(LiveTable.from_json(stored, "t")).unpack(payloads[0])
+    assert unpacked == (NAMED_NATURAL, {"é": "ja"})
+    as_columns = unpack_arrays(
+        LiveTable.from_json(stored, "t"), pa.array(payloads, pa.large_binary()), ["v", "w"]
+    )
+    assert as_columns["w"].to_pylist() == [{"é": "ja"}]
+    assert as_columns["v"].to_pylist()[0][0]["größe"] == 1.5
     assert decoded.columns["v"] == [NAMED_NATURAL]
     assert decoded.columns["w"] == [{"é": "ja"}]
     assert [(bad.index, bad.stage) for bad in decoded.bad] == [(n, BAD) for n in (1, 2, 3, 4)]

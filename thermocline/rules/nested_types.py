@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
@@ -27,14 +26,12 @@ __all__ = [
     "iceberg_list",
     "iceberg_map",
     "iceberg_struct",
-    "json_struct",
     "map_of_pairs",
     "msgspec_struct",
     "names_within",
     "nullable",
     "nullable_schema",
     "parts_of",
-    "read_struct",
     "rebuilt_list",
     "rebuilt_map",
     "rebuilt_struct",
@@ -116,23 +113,11 @@ def iceberg_map(of: ColumnType) -> types.IcebergType:
 
 
 def msgspec_struct(of: ColumnType, inside: Inside) -> Any:
-    """A type of dictionaries that may lack fields, to read MessagePack by."""
+    """A type of dictionaries that may lack fields, to decode by."""
     fields = {field.name: nullable(inside(field.type)) for field in of.fields}
+    # msgspec (0.22) only finds a name that is not ASCII once Python has its UTF-8, as after it was written.
+    msgspec.json.encode(list(fields))  # safety: nested-names
     return TypedDict("Struct", fields, total=False)  # type: ignore[operator]
-
-
-def json_struct(of: ColumnType, inside: Inside) -> Any:
-    """A type of objects that may lack fields, to read JSON by; `read_struct` makes the values of them.
-
-    Not one of dictionaries: of these, msgspec (0.22) never finds a JSON field whose name is not ASCII.
-    """
-    fields = [(_attribute(n), nullable(inside(field.type)), None) for n, field in enumerate(of.fields)]
-    rename = {_attribute(n): field.name for n, field in enumerate(of.fields)}
-    return msgspec.defstruct("Struct", fields, rename=rename)
-
-
-def _attribute(place: int) -> str:
-    return f"f{place}"
 
 
 def nullable(parsed: Any) -> Any:
@@ -168,21 +153,6 @@ def rebuilt_struct(of: ColumnType, inside: Inside) -> Convert:
         }
 
     return rebuild
-
-
-def read_struct(of: ColumnType, inside: Inside) -> Convert:
-    """A struct as `rebuilt_struct` has it, of what is read by `json_struct`."""
-    fields = [
-        (field.name, attrgetter(_attribute(n)), inside(field.type)) for n, field in enumerate(of.fields)
-    ]
-
-    def make(value: Any) -> dict[str, Any]:
-        return {
-            name: found if (found := get(value)) is None or convert is None else convert(found)
-            for name, get, convert in fields
-        }
-
-    return make
 
 
 def rebuilt_list(of: ColumnType, inside: Inside) -> Convert | None:
