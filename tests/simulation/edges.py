@@ -41,6 +41,7 @@ def simulated() -> Iterator[None]:
             patch("ingest.resume.Log", lambda kafka: kafka.log()),
             patch("thermocline.iceberg.catalog.state_from", (read_state := _state_read_once())),
             patch("ingest.commit.state_from", read_state),
+            patch("thermocline.iceberg.files.local_path", lambda _: None),  # its files are on no disk
             patch.object(LiveTable, "from_json", read_definition),
             patch.object(Seam, "from_json", staticmethod(read_seam)),
             patch("thermocline.iceberg.rewrite.check_same_rows", _check_same_rows),
