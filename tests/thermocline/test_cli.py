@@ -290,6 +290,28 @@ def test_a_message_is_not_broken_on_a_narrow_terminal(
     assert capsys.readouterr() == (f"{said}\n", f"{said}\n")
 
 
+def test_rows_too_wide_for_a_terminal_are_shown_one_below_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    for coins in ("0.01", "0.000000000000000001"):
+        rows = output.records(
+            ("id", "coins", "remark"), [("w2", coins, "of last year, paid")], is_vertical=False
+        )
+        output.show(None, rows, as_json=False)
+    shown = [line.split() for line in re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()]
+    assert shown[0] == ["id", "coins", "remark"]
+    assert shown[2:] == [
+        ["w2", "0.01", "of", "last", "year,", "paid"],
+        ["row", "1"],
+        ["id", "w2"],
+        ["coins", "0.000000000000000001"],
+        ["remark", "of", "last", "year,", "paid"],
+    ]
+
+
 def test_version_is_an_option_too(call: Call) -> None:
     assert call("--version") == (0, "thermocline 0.1.0\n", "")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -85,7 +86,8 @@ def records(headings: Sequence[str], rows: Iterable[Sequence[object]], is_vertic
     cells = [[_cell(value) for value in row] for row in rows]
     lines = table(headings, cells)
     console = _console(to_stderr=False)
-    if not is_vertical and console.measure(lines).maximum <= console.width:
+    unbounded = console.options.update_width(UNBOUNDED_WIDTH)  # else a measure never passes the console's
+    if not is_vertical and Measurement.get(console, unbounded, lines).maximum <= console.width:
         return lines
     grid = Table(box=None, show_header=False, pad_edge=False)
     grid.add_column()
