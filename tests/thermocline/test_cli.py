@@ -27,6 +27,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, NestedField
+from rich.console import Group
 from rich.text import Text
 
 from serving.wanted import Wanted
@@ -287,7 +288,8 @@ def test_a_message_is_not_broken_on_a_narrow_terminal(
     said = 'read point: {"snapshot_id":"7","seam":{"t":{"0":5}},"end":{"t":{"0":9}}} and so on'
     output.say(said)
     output.show({}, Text(said), as_json=False)
-    assert capsys.readouterr() == (f"{said}\n", f"{said}\n")
+    output.show({}, Group(Text("a table"), Text(said)), as_json=False)
+    assert capsys.readouterr() == (f"{said}\na table\n{said}\n", f"{said}\n")
 
 
 def test_rows_too_wide_for_a_terminal_are_shown_one_below_the_other(

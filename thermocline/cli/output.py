@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -42,8 +42,10 @@ def show(document: object, text: RenderableType, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json_text(document, indent=2) + "\n")
     else:
-        # What may be copied is broken by the terminal, not by us.
-        _console(to_stderr=False).print(text, soft_wrap=isinstance(text, Text))
+        console = _console(to_stderr=False)
+        for part in text.renderables if isinstance(text, Group) else [text]:
+            # What may be copied is broken by the terminal, not by us.
+            console.print(part, soft_wrap=isinstance(part, Text))
 
 
 def discard_stdout() -> None:
