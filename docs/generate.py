@@ -290,6 +290,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "With `sequence_by`: the minimum time for which a delete is remembered, so that a late upsert loses "
         "against it; 1 to 87,600."
     ),
+    "tables.NAME.binary_encoding": (
+        "How JSON has the bytes of `binary` columns: `base64`, `base64-url-safe` or `hex`, as Debezium's "
+        "`binary.handling.mode`; can't be altered. See [formats](../formats.md#schemas-in-the-records)."
+    ),
     "tables.NAME.unavailable_value_placeholder": (
         'With `envelope = "debezium"`: the connector\'s `unavailable.value.placeholder`, if that is not '
         "Debezium's default, which always counts, too; can't be altered. See "

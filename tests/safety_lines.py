@@ -605,6 +605,7 @@ LINES: Final[dict[str, Line]] = {
     "sql-hot-wins": Line("a record wins over the cold row", (" DESC", ""), "views/trino/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log", FULL),
     "sql-anti-join": Line("no key stands in two rows", ("WHERE hot._is_mentioned IS NULL\n", ""), "views/trino/test_render_in_trino.py::test_every_view_equals_a_replay_of_the_log", FULL),
     "guard-key": Line("a record whose key has a null is bad", ('f"{sql.name(column.name)} IS NULL"', '"false"'), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
+    "encoding-in-sql": Line("no view reads bytes as base64 that are hexadecimal", NEVER, "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
     "guard-schema": Line("no view reads a record without the schema that says what its values mean", ("IF(starts_with({text}", "IF(false AND starts_with({text}"), "views/test_render.py::test_a_view_of_the_log_fails_at_a_record_with_its_schema_beside_it"),
     "guard-value": Line("and one with a field that is none of its column's type", ('f"({found} IS NOT NULL AND {sql.name(column.name)} IS NULL)"', '"false"'), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
     "guard-read": Line("and one whose value is no document", ("{one.may_lack} OR {is_read}", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thermocline.rules.column_types import Kind
-from thermocline.rules.definition import Column, LiveTable
+from thermocline.rules.definition import BINARY_ENCODINGS, Column, LiveTable
 
 __all__ = ["is_plain_key", "unreadable_in_sql"]
 
@@ -29,6 +29,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):
         types = ", ".join(str(column.type) for column in definition.key_columns)
         yield f'keys in key_format = "{definition.key_format}" can\'t be read in SQL as {types}'
+    if definition.binary_encoding != BINARY_ENCODINGS[0]:  # safety: encoding-in-sql
+        yield f'bytes with binary_encoding = "{definition.binary_encoding}" can\'t be read in SQL'
     yield from filter(None, map(_unreadable, definition.columns))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode import Decoded, Stage, decoder_for
 from thermocline.rules.definition import LiveTable
 
@@ -306,6 +308,51 @@ def test_each_row_is_read_by_its_own_schema_however_many_there_are() -> None:
     assert decoded.bad == []
     assert decoded.columns["paid"][:3] == [Decimal(100), Decimal(10), Decimal(1)]
     assert decoded.columns["paid"][20:23] == [Decimal(100), Decimal(10), Decimal(1)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "good", "bad"),
+    [
+        ("hex", "DEadbeef", "deadbee"),
+        ("base64-url-safe", "3q2-7w==", "3q2+7w=="),
+        ("base64", "3q2+7w==", "3q2-7w=="),
+    ],
+)
+@pytest.mark.parametrize("around", ["plain", "debezium"])
+def test_bytes_are_read_in_the_encoding_of_the_connector_unless_a_schema_declares_them(
+    encoding: str, good: str, bad: str, around: str
+) -> None:
+    definition = LiveTable.build(
+        name="t", identifier="app.t", topics=["t"], key=["id"], envelope=around, binary_encoding=encoding,
+        columns={"id": "binary", "v": "binary", "w": "list<struct<é: binary>>"},
+    )  # fmt: skip
+    assert LiveTable.from_json(definition.to_json(), "t") == definition
+
+    def value(row: Any, schema: Any = None) -> bytes:
+        event = row if around == "plain" else {"op": "c", "after": row}
+        declared = schema if around == "plain" or schema is None else struct(after=schema)
+        return json.dumps(event).encode() if schema is None else whole(declared, event)
+
+    values = [
+        value({"v": good, "w": [{"é": good}]}),
+        value({"v": good}, struct(v=named("string"))),
+        value({"v": "3q2+7w=="}, struct(v=named("bytes"))),
+        value({"v": bad}),
+        value({"w": [{"é": bad}]}),
+    ]
+    decoded = decoder_for(definition).decode([json.dumps({"id": good}).encode()] * 5, values)
+    assert [(one.index, one.stage) for one in decoded.bad] == [(3, Stage.CONTRACT), (4, Stage.CONTRACT)]
+    beef = bytes.fromhex("deadbeef")
+    assert (decoded.columns["id"], decoded.columns["v"]) == ([beef] * 3, [beef] * 3)
+    assert decoded.columns["w"] == [[{"é": beef}], None, None]
+
+
+def test_bytes_in_another_encoding_name_the_setting() -> None:
+    decoded = decode(table({"v": "binary"}), b'{"v":"deadbe"}', b'{"v":"3q2-7w=="}', b'{"v":"?"}')
+    said = [re.findall('binary_encoding = "(.*)"', bad.reason) for bad in decoded.bad]
+    assert said == [["hex"], ["base64-url-safe"], []]
+    with pytest.raises(ConfigInvalid, match='binary_encoding is "b64", not base64 or base64-url-safe or hex'):
+        table({"v": "binary"}, binary_encoding="b64")
 
 
 def test_a_text_that_is_no_number_names_the_connectors_setting() -> None:

@@ -279,6 +279,7 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
         ({"columns": {"id": "string", "text": "json"}}, "the text of column text"),
         ({"columns": {"id": "string", "text": {"type": "string", "header": "h"}}}, "comes from a header"),
         ({"columns": {"id": "string", "text": "list<string>"}}, "the nested column text"),
+        ({"columns": {"id": "int", "b": "binary"}, "binary_encoding": "hex"}, 'binary_encoding = "hex"'),
         ({"columns": {"id": "string", "text": "timestamp"}}, None),
         (
             {"columns": {"id": "string"}, "delete_when": {"header": "op", "values": ["D"]}},

@@ -52,6 +52,7 @@ FIXED: Final = {
     "value_message": "records do not name their schema, and the log has some that this one wrote",
     "schema_framed": "the same record must mean the same row whenever it is read",
     "partial_updates": "the same record must mean the same row whenever it is read",
+    "binary_encoding": "the same record must mean the same row whenever it is read",
     "unavailable_value_placeholder": "the same record must mean the same row whenever it is read",
     "sequence_by": "the rows in the table, and the deletes that it remembers, were ordered by it",
     "entity": "rows are placed and looked up by it",

@@ -403,6 +403,23 @@ def _hint_of_base64(text: str) -> str:
     )
 
 
+def _binary(text: str) -> bytes:
+    try:
+        return scalars.binary(text)
+    except ValueError as error:
+        raise ValueError(f"{error}{_hint_of_encoding(text)}") from None
+
+
+def _hint_of_encoding(text: str) -> str:
+    for encoding, read in (("hex", scalars.hexadecimal), ("base64-url-safe", scalars.url_safe_binary)):
+        try:
+            read(text)
+        except ValueError:
+            continue
+        return f'; if the connector has binary.handling.mode={encoding}, set binary_encoding = "{encoding}"'
+    return ""
+
+
 def _json_text(raw: msgspec.Raw) -> str | None:
     text = bytes(raw).decode()
     return None if text == "null" else text
@@ -605,7 +622,7 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.BYTES,
         json_schema=lambda _: {"type": "string", "contentEncoding": "base64"},
         parsed=lambda _: str,
-        convert=lambda _: scalars.binary,
+        convert=lambda _: _binary,
         key=KeyForm(encode=_escape, decode=_unescape, hashed=bytes, parse=scalars.binary),
     ),
     Kind.JSON: TypeEntry(

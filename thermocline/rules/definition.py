@@ -27,6 +27,7 @@ from thermocline.rules.nested_types import names_within
 
 __all__ = [
     "ABSENT",
+    "BINARY_ENCODINGS",
     "BUCKET_FIELD",
     "JSON_FORMATS",
     "KEY",
@@ -92,6 +93,8 @@ SEQUENCE_KINDS: Final = (Kind.INT, Kind.LONG, Kind.DATE, Kind.TIMESTAMPTZ, Kind.
 TOMBSTONE_RETENTION_HOURS: Final = 168
 """A week, as Kafka keeps records by default: what comes later than that is rarely waited for."""
 TOMBSTONE_RETENTION_HOURS_MAX: Final = 87_600  # ten years
+BINARY_ENCODINGS: Final = ("base64", "base64-url-safe", "hex")
+"""In which JSON has bytes; as Debezium's ``binary.handling.mode`` calls them."""
 UNAVAILABLE: Final = "__debezium_unavailable_value"
 """By default, what Debezium writes in place of a value that a change left alone, and that was not logged."""
 RECORD_BYTES_MAX: Final = 33_554_432
@@ -254,7 +257,8 @@ class LiveTable:
     was changed: a multiple of ``buckets`` while it is being raised, then the same. None: it was never
     changed. ``partial_updates``: a record may leave columns of its row as they are. ``sequence_by`` are the
     value columns that order a key's records; without them, it is their offsets. Then deletes are remembered
-    for ``tombstone_retention_hours``. ``unavailable_value_placeholder`` as Debezium's connector has it.
+    for ``tombstone_retention_hours``. ``unavailable_value_placeholder`` as Debezium's connector has it;
+    ``binary_encoding`` is that of bytes in JSON.
     ``require_fields``: a value that isn't empty has to have one of the
     columns' fields. A record of more than ``record_bytes_max`` bytes, key and value, is bad.
     """
@@ -287,6 +291,7 @@ class LiveTable:
     sequence_by: tuple[str, ...] = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
     unavailable_value_placeholder: str = UNAVAILABLE
+    binary_encoding: str = BINARY_ENCODINGS[0]
     require_fields: bool = True
     record_bytes_max: int = RECORD_BYTES_MAX
 
@@ -320,6 +325,7 @@ class LiveTable:
         sequence_by: Sequence[str] = (),
         tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS,
         unavailable_value_placeholder: str = UNAVAILABLE,
+        binary_encoding: str = BINARY_ENCODINGS[0],
         require_fields: bool = True,
         record_bytes_max: int = RECORD_BYTES_MAX,
         field_ids: Mapping[str, int] | None = None,
@@ -370,6 +376,7 @@ class LiveTable:
             sequence_by=tuple(sequence_by),
             tombstone_retention_hours=tombstone_retention_hours,
             unavailable_value_placeholder=unavailable_value_placeholder,
+            binary_encoding=binary_encoding,
             require_fields=require_fields,
             record_bytes_max=record_bytes_max,
         )
@@ -382,6 +389,7 @@ class LiveTable:
         problems += _problems_of_partial_updates(live_table)
         problems += _problems_of_events(live_table)
         problems += _problems_of_placeholder(live_table)
+        problems += _problems_of_encoding(live_table)
         problems += _problems_of_sequence(live_table)
         if problems:
             raise ConfigInvalid(of=f"of table {name}", problems=tuple(problems))
@@ -426,12 +434,9 @@ class LiveTable:
                 del fields[field]
         if not self.sequence_by:
             del fields["tombstone_retention_hours"]
-        if self.unavailable_value_placeholder == UNAVAILABLE:
-            del fields["unavailable_value_placeholder"]
-        if self.require_fields:
-            del fields["require_fields"]
-        if self.record_bytes_max == RECORD_BYTES_MAX:
-            del fields["record_bytes_max"]
+        for field, default in _LEFT_OUT.items():
+            if fields[field] == default:
+                del fields[field]
         fields["columns"] = [
             {"name": column.name, **_stored_ids(column), **_declared(column)} for column in self.columns
         ]
@@ -570,6 +575,12 @@ class LiveTable:
 _PROVENANCE_KINDS: Final = (Kind.STRING, Kind.INT, Kind.LONG, Kind.TIMESTAMPTZ)
 _PROVENANCE_ARROW: Final = tuple(ColumnType(kind).arrow for kind in _PROVENANCE_KINDS)
 _HEX: Final = "hex:"
+_LEFT_OUT: Final = {
+    "unavailable_value_placeholder": UNAVAILABLE,
+    "binary_encoding": BINARY_ENCODINGS[0],
+    "require_fields": True,
+    "record_bytes_max": RECORD_BYTES_MAX,
+}
 _STORED_FIELDS: Final = tuple(sorted(set(LiveTable.__dataclass_fields__) - {"name"}))
 
 
@@ -846,6 +857,15 @@ def _problems_of_placeholder(table: LiveTable) -> Iterable[str]:
     else:
         if is_empty:
             yield "unavailable_value_placeholder is empty, and would be taken for empty values"
+
+
+def _problems_of_encoding(table: LiveTable) -> Iterable[str]:
+    if table.binary_encoding not in BINARY_ENCODINGS:
+        yield f'binary_encoding is "{table.binary_encoding}", not {" or ".join(BINARY_ENCODINGS)}'
+    in_keys = table.key_from == "key" and table.key_format in JSON_FORMATS
+    is_json = table.envelope != "maxwell" and (in_keys or table.format in JSON_FORMATS)
+    if table.binary_encoding != BINARY_ENCODINGS[0] and not is_json:
+        yield "binary_encoding is about bytes in JSON, not about other formats, nor Maxwell's events"
 
 
 def _problems_of_sequence(table: LiveTable) -> Iterable[str]:

@@ -25,11 +25,13 @@ __all__ = [
     "decimal",
     "decimal_text",
     "fitted",
+    "hexadecimal",
     "instant",
     "integer",
     "local_instant",
     "local_timestamp",
     "timestamp",
+    "url_safe_binary",
     "uuid",
 ]
 
@@ -48,6 +50,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _INTEGER_DIGITS_MAX: Final = 20  # those of the least long, with its sign
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_HEX: Final = re.compile(r"([0-9a-fA-F]{2})*")
+_STANDARD: Final = str.maketrans("-_", "+/")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER: Final = re.compile(NUMBER)
 _OFFSET: Final = re.compile(r".*[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -134,6 +138,20 @@ def binary(text: str) -> bytes:
     if base64.b64encode(value).decode() != text:
         raise ValueError("not canonical base64")
     return value
+
+
+def url_safe_binary(text: str) -> bytes:
+    """The same in the alphabet of URLs."""
+    if "+" in text or "/" in text:
+        raise ValueError("not padded base64 in the alphabet of URLs")
+    return binary(text.translate(_STANDARD))
+
+
+def hexadecimal(text: str) -> bytes:
+    """Two digits for each byte, of either case."""
+    if _HEX.fullmatch(text) is None:
+        raise ValueError("not hexadecimal")
+    return bytes.fromhex(text)
 
 
 def decimal(text: str, precision: int, scale: int) -> Decimal:

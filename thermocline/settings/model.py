@@ -24,6 +24,7 @@ from thermocline.process.masking import MASK, mask_password
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import NESTED_SPELLED
 from thermocline.rules.definition import (
+    BINARY_ENCODINGS,
     RECORD_BYTES_MAX,
     TOMBSTONE_RETENTION_HOURS,
     UNAVAILABLE,
@@ -388,6 +389,7 @@ class TableSettings(_Section):
     sequence_by: Names = ()
     tombstone_retention_hours: int = TOMBSTONE_RETENTION_HOURS
     unavailable_value_placeholder: str = UNAVAILABLE
+    binary_encoding: str = BINARY_ENCODINGS[0]
     require_fields: bool = True
     record_bytes_max: Bytes = RECORD_BYTES_MAX
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(_names)] = (
@@ -435,6 +437,7 @@ class TableSettings(_Section):
             sequence_by=self.sequence_by,
             tombstone_retention_hours=self.tombstone_retention_hours,
             unavailable_value_placeholder=self.unavailable_value_placeholder,
+            binary_encoding=self.binary_encoding,
             require_fields=self.require_fields,
             record_bytes_max=self.record_bytes_max,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from thermocline.rules.definition import TOMBSTONE_RETENTION_HOURS, UNAVAILABLE
+from thermocline.rules.definition import BINARY_ENCODINGS, TOMBSTONE_RETENTION_HOURS, UNAVAILABLE
 
 __all__ = ["put_right"]
 
@@ -24,6 +24,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {
     "sequence_by": [],
     "tombstone_retention_hours": TOMBSTONE_RETENTION_HOURS,
     "unavailable_value_placeholder": UNAVAILABLE,
+    "binary_encoding": BINARY_ENCODINGS[0],
 }
 
 

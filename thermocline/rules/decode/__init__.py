@@ -90,7 +90,8 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     if definition.envelope != "maxwell":
         envelope = ConnectEnvelope(definition, envelope)
         row_at = ("after",) if definition.envelope == "debezium" else ()
-        key_format, value_format = _typed(key_format, ()), _typed(value_format, row_at)
+        encoding = definition.binary_encoding
+        key_format, value_format = _typed(key_format, (), encoding), _typed(value_format, row_at, encoding)
     if "json_schema" in (definition.key_format, definition.format):
         bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False)
         envelope = JsonSchemaEnvelope(definition, envelope, bodies)
@@ -107,9 +108,9 @@ def _envelope(definition: LiveTable, value_format: Format) -> Envelope:
     return DebeziumEnvelope(definition, value_format)
 
 
-def _typed(format_: Format, row_at: Sequence[str]) -> Format:
+def _typed(format_: Format, row_at: Sequence[str], encoding: str) -> Format:
     """A format that reads by the schemas beside documents, where those are JSON."""
-    return partial(ConnectDocuments, row_at) if format_ is JsonDocuments else format_
+    return partial(ConnectDocuments, row_at, encoding) if format_ is JsonDocuments else format_
 
 
 def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:

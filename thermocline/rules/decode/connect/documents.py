@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType
 from thermocline.rules.connect_schema import parse_connect_schema
-from thermocline.rules.decode.connect.fitting import fitted_type
+from thermocline.rules.decode.connect.fitting import fitted_type, with_bytes_in
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.decode.json_documents import JsonDocuments
@@ -23,16 +23,18 @@ READERS_MAX: Final = 100
 class ConnectDocuments:
     """Reads JSON objects into columns, by their schemas where they have one; see `Documents`."""
 
-    def __init__(self, row_at: Sequence[str], columns: Sequence[Column], required: Sequence[str]) -> None:
+    def __init__(
+        self, row_at: Sequence[str], encoding: str, columns: Sequence[Column], required: Sequence[str]
+    ) -> None:
         """Prepares for documents with these columns, of which some must not be null.
 
         ``row_at`` is the path in the schema to that of the row, from which columns are read that do not come
-        from the event around it.
+        from the event around it; ``encoding`` that of bytes which no schema declares as such.
         """
         self._row_at = tuple(row_at)
-        self._columns = columns
+        self._columns = [replace(one, type=with_bytes_in(encoding, one.type)) for one in columns]
         self._required = required
-        self._without = JsonDocuments(columns, required)
+        self._without = JsonDocuments(self._columns, required)
         self._readers: dict[bytes, JsonDocuments | str] = {}
 
     def read(

@@ -18,7 +18,7 @@ from thermocline.rules.column_types import TYPES, ColumnType, Kind
 from thermocline.rules.connect_schema import JSON_TEXT
 from thermocline.rules.decode.avro.fitting import Convert, conversion
 
-__all__ = ["fitted_type"]
+__all__ = ["fitted_type", "with_bytes_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,16 @@ class _Variable(msgspec.Struct):
 
     scale: int
     value: str
+
+
+def with_bytes_in(encoding: str, to: ColumnType) -> ColumnType:
+    """The column's type, for bytes that are texts in an encoding, also within it."""
+    if encoding not in _ENCODINGS:
+        return to
+    if to.kind is Kind.BINARY:
+        return _declared(to, str, _ENCODINGS[encoding])
+    fields = (replace(field, type=with_bytes_in(encoding, field.type)) for field in to.fields)
+    return replace(to, fields=tuple(fields)) if to.fields else to
 
 
 def fitted_type(of: AvroType, to: ColumnType) -> ColumnType:
@@ -123,6 +133,10 @@ def _json_text(text: str) -> str | None:
 
 _ANY: Final = bool | int | float | str | list[Any] | dict[str, Any]
 """Whatever JSON has, but null."""
+_ENCODINGS: Final[dict[str, Convert]] = {
+    "base64-url-safe": scalars.url_safe_binary,
+    "hex": scalars.hexadecimal,
+}
 _DECIMAL: Final = msgspec.Raw  # a float would round it
 _PARSED: Final = {
     "int": TYPES[Kind.INT].parsed(ColumnType(Kind.INT)),
