@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from thermocline.rules.decode.envelopes import Rows
-from thermocline.rules.decode.formats import UNSET
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.definition import JSON_FORMATS, LiveTable
 from thermocline.text.shown import json_text
@@ -44,13 +43,13 @@ def without_fields(
     needed: Mapping[str, str], values: Sequence[bytes | None], rows: Rows
 ) -> Iterator[tuple[int, str]]:
     """The values that are an object with fields, none of them needed: by index, and why each is bad."""
-    empty: Sequence[int] = [index for index, value in enumerate(values) if value is not None]
-    for column in rows.columns.values():
-        empty = [index for index in empty if column[index] is None or column[index] is UNSET]
-        if not empty:
-            return
-    for index in empty:
-        names = _fields_of(values[index] or b"") if index not in rows.refused else ()
+    columns = rows.columns.values()
+    if any(None not in column for column in columns):  # as in most chunks, and told in no time
+        return
+    for index, row in enumerate(zip(*columns, strict=True)):
+        if values[index] is None or any(value is not None for value in row):
+            continue
+        names = () if index in rows.refused else _fields_of(values[index] or b"")
         if names and needed.keys().isdisjoint(names):  # safety: needs-a-field
             yield index, _reason(needed, names)
 

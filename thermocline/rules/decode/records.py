@@ -105,8 +105,7 @@ class RecordDecoder:
     def _too_large(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> dict[int, Bad]:
         """The records that are not decoded, since that would take too much memory."""
         most = self._definition.record_bytes_max
-        longest = sum(max(map(len, filter(None, part)), default=0) for part in (keys, values))
-        if longest <= most:
+        if _longest(keys) + _longest(values) <= most:
             return {}
         sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
         return {
@@ -170,6 +169,10 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
+
+
+def _longest(texts: Sequence[bytes | None]) -> int:
+    return max(map(len, filter(None, texts) if None in texts else texts), default=0)  # type: ignore[arg-type]
 
 
 def _noting_unreadable(headers_of: HeadersOf, bad: dict[int, Bad]) -> HeadersOf:
