@@ -14,11 +14,13 @@ from ingest.commit import landed
 from ingest.content_files import partition_specs
 from ingest.ownership import own_table
 from ingest.progress import new_topics
+from ingest.restore_schema import restore_schema
 from thermocline.errors import AlterationRefused
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
 from thermocline.iceberg.file_buckets import bucket_specs
 from thermocline.iceberg.files import plan_files, store_named
+from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.kafka.log import Log
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
@@ -40,6 +42,7 @@ def alter_table(
 ) -> Alteration:
     """Make the table's definition say what the configuration says; what that changes.
 
+    Where another program changed the table's columns, they are first made those of its definition again.
     Nothing is written where nothing differs, nor for a ``dry_run``. New topics are read from ``start`` on.
 
     Raises:
@@ -52,20 +55,23 @@ def alter_table(
     """
     wanted = settings.table(name).definition(name)
     table = open_table(settings, name)
-    planned = _planned(table, definition_of(table, name), wanted)
+    definition = definition_of(table, name)
+    restored = schema_differences(definition, table.schema())
+    planned = _planned(table, definition, wanted)
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
         check_not_compacted(planned.definition, Log(settings.kafka))
-    if dry_run or not planned.changes:
-        return planned
-    with own_table(settings, name, clock, say=say) as owned:
-        # From now on nobody else alters it.
-        # safety: alter-planned-again
-        planned = _planned(owned.table, owned.definition, wanted)
-        if planned.changes:
-            _commit(owned, planned, settings.table(name).start)
-    return planned
+    if restored and not dry_run:
+        restore_schema(settings.catalog, definition)
+    if planned.changes and not dry_run:
+        with own_table(settings, name, clock, say=say) as owned:
+            # From now on nobody else alters it.
+            # safety: alter-planned-again
+            planned = _planned(owned.table, owned.definition, wanted)
+            if planned.changes:
+                _commit(owned, planned, settings.table(name).start)
+    return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
 
 
 def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from pyiceberg.schema import Schema
+
 from ingest.change import Onto, TableChange, summary_fields
 from ingest.metadata import Built, LostRace, MetadataError, NoTable, Start, StoredSnapshot
 from ingest.unknown import UnknownCommit, write_note
@@ -21,6 +23,7 @@ from thermocline.errors import (
     CommitRejected,
     CommitUnknown,
     DefinitionChanged,
+    ForeignSchema,
     ForeignSnapshot,
     InternalError,
     OwnerLost,
@@ -46,8 +49,10 @@ from thermocline.iceberg.catalog import (
     state_from,
 )
 from thermocline.iceberg.files import added_origins
+from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.iceberg.rewrite import Rewrite
 from thermocline.process.logs import fields
+from thermocline.rules.definition import LiveTable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -112,6 +117,7 @@ class Committer:
         self._seen = seen
         self._identifier = ".".join(seen.name())
         self._epoch = 0
+        self._schema_checked = ("", "")
 
     @property
     def epoch(self) -> int:
@@ -173,8 +179,9 @@ class Committer:
 
         Rejected with `OwnerLost` (another owner has taken the table), `ForeignSnapshot` (it is on another
         writer's snapshot, or was rolled back), `DefinitionChanged` (it was altered meanwhile),
-        `TableMissing` (it was dropped), `CatalogUnreachable` (it was not even asked to), `CommitRejected`
-        (Iceberg refused the change), or `InternalError` (a rewrite that would not keep what the table says).
+        `ForeignSchema` (another program changed its columns), `TableMissing` (it was dropped),
+        `CatalogUnreachable` (it was not even asked to), `CommitRejected` (Iceberg refused the change), or
+        `InternalError` (a rewrite that would not keep what the table says).
         An unknown commit leaves a note for `ingest.reconcile`.
         """
         # safety: rewrite-keeps-rows
@@ -293,7 +300,7 @@ class Committer:
             with failstep("commit.build"):
                 built = self._build(start, plan.parent or current, change)
                 return _Prepared(start, built, self._origins(built, change))
-        except (OwnerLost, ForeignSnapshot, DefinitionChanged) as error:
+        except (OwnerLost, ForeignSnapshot, ForeignSchema, DefinitionChanged) as error:
             # The table has moved on: by an attempt of ours that was thought lost, or by somebody else's.
             # safety: look-before-rejecting
             return self._look_for(tried, plan, change, detail) or Rejected(error)
@@ -333,7 +340,19 @@ class Committer:
         version = self._version_in(start.properties.get(DEFINITION_PROPERTY))
         if version != self._definition_version:  # safety: definition-check
             raise DefinitionChanged(table=self._name, planned=self._definition_version, found=version)
+        self._check_schema(start)
         return current
+
+    def _check_schema(self, start: Start) -> None:
+        """Raises `ForeignSchema` where another program changed the table's columns; parsed once for each."""
+        definition = start.properties[DEFINITION_PROPERTY]
+        if not start.schema or (definition, start.schema) == self._schema_checked:
+            return
+        live = LiveTable.from_json(definition, self._name)
+        differences = schema_differences(live, Schema.model_validate_json(start.schema))
+        if differences:  # safety: foreign-schema-commit
+            raise ForeignSchema(table=self._name, differences=differences)
+        self._schema_checked = (definition, start.schema)
 
     def _version_in(self, definition: str | None) -> int:
         try:

@@ -23,7 +23,7 @@ from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, S
 if TYPE_CHECKING:
     from ingest.change import TableChange
 
-_LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
+LOST_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
 class JavaMetadata:
@@ -43,7 +43,9 @@ class JavaMetadata:
             transaction = self.table.newTransaction()
             base = transaction.startMetadata()
             current = self._stored(base.currentSnapshot())
-            return Start(current, self._mapping(base.properties()), _OpenTransaction(transaction, base))
+            schema = self.jvm.org.apache.iceberg.SchemaParser.toJson(base.schema())
+            properties = self._mapping(base.properties())
+            return Start(current, properties, _OpenTransaction(transaction, base), schema)
 
     def build(self, start: Start, change: TableChange) -> Built:
         """The metadata as the transaction leaves it."""
@@ -71,7 +73,7 @@ class JavaMetadata:
         except JAVA_ERRORS as error:
             # Of a lost race the catalog says so itself; whatever else was met, the swap may have been made.
             # safety: no-answer-is-no-lost-race
-            kind = LostRace if class_name(error) == _LOST_RACE else NoAnswer
+            kind = LostRace if class_name(error) == LOST_RACE else NoAnswer
             raise kind(first_line(error)) from error
 
     def refresh(self) -> None:

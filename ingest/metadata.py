@@ -25,11 +25,15 @@ class StoredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The metadata that one commit starts from, and that its swap takes the place of."""
+    """The metadata that one commit starts from, and that its swap takes the place of.
+
+    ``schema`` is the table's current one, as Iceberg writes it in JSON.
+    """
 
     current: StoredSnapshot | None
     properties: Mapping[str, str]
     handle: Any = None
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

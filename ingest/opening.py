@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from ingest.ownership import Claim
 from thermocline.errors import DefinitionDiffers
+from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.kafka.log import Log
 from thermocline.rules.identity import check_log
 
@@ -40,10 +41,12 @@ class Opening:
 
         Raises:
             DefinitionDiffers: the file does not say what the table's definition says.
+            ForeignSchema: another program changed the table's columns.
             ThermoclineError: the log does not fit the table (``thermocline.rules.identity.check_log``).
         """
         claim = Claim.of(settings, name, clock, say)
         definition = agreed(claim.definition, settings, name)
+        check_schema(claim.table, definition)
         state = claim.state()
         log = log or Log(settings.kafka)
         check_log(name, state, log, definition, clock.now_ms())

@@ -17,6 +17,7 @@ from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.errors import ForeignSnapshot, InternalError, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
+from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.process.logs import fields
 from thermocline.rules.identity import tombstones_matter_from_ms
 
@@ -144,14 +145,16 @@ class Follower:
 
         Raises:
             ForeignSnapshot: the snapshot is older than the one that is served, or not ours.
+            ForeignSchema: another program changed the table's columns.
             ThermoclineError: the catalog is away, or the table is missing.
         """
         failpoint("follower.look")
         table = self._loader.load()
         state = current_state(table, self._table)
+        definition = definition_of(table, self._table)
+        check_schema(table, definition)
         if self.newest is not None and state.snapshot_id == self.newest.state.snapshot_id:
             return
-        definition = definition_of(table, self._table)
         if not self._publisher.publish(table, definition, state):
             self._check_served(state.snapshot_id)
         self.newest = PublishedSnapshot(definition, state, source_of(table, state))

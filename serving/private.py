@@ -44,6 +44,7 @@ from thermocline.iceberg.catalog import (
     open_table,
     state_of,
 )
+from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.iceberg.leases import SnapshotLease
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
@@ -293,6 +294,7 @@ def _placed(
     clock = SystemClock()
     table = open_table(settings, name)
     definition = definition_of(table, name)
+    check_schema(table, definition)  # safety: foreign-schema-private
     state = current_state(table, name) if at is None else _state_at(table, definition, at)
     purpose = f"a command that reads {name}"
     lease = SnapshotLease.begin(lambda: table.io, table.location(), state.snapshot_id, purpose, clock)

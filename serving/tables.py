@@ -33,7 +33,14 @@ from serving.lookup import TableReader
 from serving.private import changes
 from serving.selection import Selection
 from serving.storage import storage_named
-from thermocline.errors import ForeignSnapshot, NotReady, TableMissing, ThermoclineError, UnknownTable
+from thermocline.errors import (
+    ForeignSchema,
+    ForeignSnapshot,
+    NotReady,
+    TableMissing,
+    ThermoclineError,
+    UnknownTable,
+)
 from thermocline.iceberg.catalog import open_table
 from thermocline.iceberg.leases import SnapshotLease
 from thermocline.iceberg.read_counts import ReadCounts, write_counts
@@ -55,6 +62,8 @@ if TYPE_CHECKING:
 PIN_ATTEMPTS: Final = 3
 # A seal takes a second at most while the tailer runs; a little more where it is busy.
 SEAL_WAIT_SECONDS: Final = 5.0
+_FOUND: Final = (None, ForeignSchema.code, ForeignSnapshot.code)
+"""What a look at the catalog met where it found the table."""
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
@@ -196,10 +205,7 @@ class ServedTable:
         # Else nobody knows: the tailer has just started, the catalog is away, or whatever else went wrong.
         if problem == TableMissing.code:
             self._is_missing = True
-        elif "catalog_problem" in said and problem in (
-            None,
-            ForeignSnapshot.code,
-        ):  # safety: dropped-until-seen
+        elif "catalog_problem" in said and problem in _FOUND:  # safety: dropped-until-seen
             self._is_missing = False
         with suppress(NotReady):  # told to whoever asks
             self._switch()

@@ -36,6 +36,7 @@ CODES: Final[dict[str, str]] = {
     "seam-copy-differs": "the table's copy of the seam is not that of its snapshot",
     "accounting-open": "the records that a snapshot read are not those that it accounts for",
     "rows-not-accounted": "the rows that a snapshot added and deleted are not those that it accounts for",
+    "schema-foreign": "another program changed the columns: other engines find other ones",
     "snapshot-foreign": "another writer made a snapshot of the table's history",
     "summary-unreadable": "a snapshot's summary lacks what every one of ours says, or says it unreadably",
     "batch-repeated": "two snapshots carry the same batch",

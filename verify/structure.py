@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.files import spec_buckets
+from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.iceberg.lineage import lineage
 from verify.current_files import deletes_findings, listing_findings, stored_files
 from verify.file_history import FileHistory
 from verify.file_scan import file_findings
+from verify.finding import Finding
 from verify.origins import Origins
 from verify.quarantined import quarantine_findings
 from verify.rewrites import rewrite_findings, taken_over
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.rules.definition import LiveTable
-    from verify.finding import Finding
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -45,6 +46,8 @@ def structure_findings(table: Table, definition: LiveTable, progress: Progress) 
     Raises:
         OSError: the store can't be asked.
     """
+    for difference in schema_differences(definition, table.schema()):
+        yield Finding("schema-foreign", f"another program changed the columns: {difference}")
     links = lineage(table)
     rewrites, is_held = taken_over(links), _is_held(table)
     yield from seam_findings(links, table.properties, definition, rewrites)

@@ -10,7 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import ForeignSnapshot, ReadPointGone, StorageFailed, ThermoclineError, first_line
+from thermocline.errors import (
+    ForeignSchema,
+    ForeignSnapshot,
+    ReadPointGone,
+    StorageFailed,
+    ThermoclineError,
+    first_line,
+)
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.process.masking import mask_password
@@ -140,6 +147,9 @@ class Verifier:
             raise
         except ForeignSnapshot as refused:
             report.unchecked.append(f"{read_paths}: they refuse the table, {refused.what}")
+        except ForeignSchema as refused:  # neither can its rows be read by the definition
+            _note(report, f"rows, {read_paths}", refused)
+            return None
         except (StorageFailed, *UNREADABLE) as error:  # a file that they need is missing or damaged
             what = error.what if isinstance(error, StorageFailed) else first_line(error)
             report.unchecked.append(f"{read_paths}: {mask_password(what)}")

@@ -26,6 +26,7 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.catalog import current_state, definition_of, load_table
+from thermocline.iceberg.foreign_schema import check_schema
 from views.facts import look
 from views.leases import RENEWED_SECONDS, hold
 from views.plan import PlannedView, cold_view, live_views, modes_of
@@ -131,6 +132,7 @@ class ViewPublisher:
         found = find_views(self.settings, self.name, self.trino)  # before the table: see the module
         table = self._table()
         definition, state = definition_of(table, self.name), current_state(table, self.name)
+        check_schema(table, definition)
         modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
         live: Mapping[Mode, PlannedView | ThermoclineError] = {}

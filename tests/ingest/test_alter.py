@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.alter import _commit, alter_table
-from ingest.commit import Landed
+from ingest.commit import Landed, Rejected
 from ingest.ownership import Owned
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
-from thermocline.errors import AlterationRefused, CommitUnknown
+from thermocline.errors import AlterationRefused, CommitUnknown, ForeignSchema
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.process.clock import SystemClock
@@ -57,6 +57,18 @@ def commit_batch(ingest: Ingest) -> None:
     change, ingest.expected = ingest.batch()
     assert isinstance(ingest.owned.committer.commit(*ingest.planned, change), Landed)
     assert ingest.rows() == ingest.expected
+
+
+def test_no_batch_lands_on_columns_that_another_program_changed(tmp_path: Path, jvm: Any) -> None:
+    ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db", format_version=2), jvm, seed=1)
+    commit_batch(ingest)
+    change, _ = ingest.batch()
+    with ingest.owned.table.update_schema() as update:
+        update.rename_column("value", "other")
+    outcome = ingest.owned.committer.commit(*ingest.planned, change)
+    assert isinstance(outcome, Rejected)
+    assert isinstance(outcome.error, ForeignSchema)
+    assert outcome.error.differences == ("value was renamed to other",)
 
 
 def test_schema_definition_and_snapshot_change_in_one_swap_that_batches_go_on_from(ingest: Ingest) -> None:

@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from ingest.bucket_task import run_bucket_task
@@ -68,6 +69,8 @@ class World:
 
     folder: Path
     definition: LiveTable
+    fields_left: int | None = field(default=None, init=False)
+    """How many columns another program left the table; None: all."""
     clock: Clock = field(default_factory=ManualClock)
     io: PyArrowFileIO = field(default_factory=PyArrowFileIO)
     logs: list[list[tuple[bytes, bytes | None, int]]] = field(
@@ -208,6 +211,7 @@ class World:
             metadata=SimpleNamespace(table_uuid=self.table_uuid),
             snapshot_by_id=lambda number: SimpleNamespace(sequence_number=number),
             planned=self.snapshots,
+            schema=lambda: Schema(*self.definition.iceberg_schema().fields[: self.fields_left]),
         )
 
     def rows(self, end: Seam | None = None) -> dict[tuple[Any, ...], dict[str, Any]]:

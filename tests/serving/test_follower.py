@@ -12,7 +12,7 @@ from serving.cold.folder import ColdPublisher
 from serving.follower import Follower
 from tests.behaviour.armed import armed_by
 from tests.failpoints.arming import arm
-from thermocline.errors import ForeignSnapshot, StorageFailed
+from thermocline.errors import ForeignSchema, ForeignSnapshot, StorageFailed
 from thermocline.iceberg.catalog import SnapshotState
 
 
@@ -56,6 +56,19 @@ def test_a_restored_catalog_does_not_take_back_what_is_served(followed: SimpleNa
     followed.commit()
     followed.follower.look()
     assert followed.follower.newest.state.snapshot_id == 3
+
+
+def test_columns_that_another_program_changed_are_said_and_what_is_served_stays(
+    followed: SimpleNamespace,
+) -> None:
+    followed.commit()
+    followed.follower.look()
+    served = followed.follower.newest
+    followed.commit()
+    followed.world.fields_left = -1
+    with pytest.raises(ForeignSchema, match="was dropped"):
+        followed.follower.look()
+    assert followed.follower.newest is served
 
 
 def test_a_snapshot_that_an_earlier_process_indexed_is_followed(followed: SimpleNamespace) -> None:

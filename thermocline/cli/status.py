@@ -205,7 +205,8 @@ def _report(
 def _import_all(settings: Settings) -> None:
     """Imports all that is asked with: on a busy machine that takes seconds, and is no source's silence."""
     names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
-    names += ["thermocline.iceberg.holder", "thermocline.rules.identity", "thermocline.kafka.log"]
+    names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
+    names += ["thermocline.rules.identity", "thermocline.kafka.log"]
     names += ["views.trino_client", "views.view_status", "views.publish"] if settings.views.enabled else []
     for name in names:
         with suppress(ImportError):  # what is not installed is said where it is needed
@@ -275,6 +276,7 @@ def _look(
         definition_of,
         load_table,
     )
+    from thermocline.iceberg.foreign_schema import check_schema
     from thermocline.iceberg.holder import holder_of
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -291,6 +293,7 @@ def _look(
         state = current_state(loaded, name)
         entry["snapshot"] = snapshot_document(state)
         definition = definition_of(loaded, name)
+        check_schema(loaded, definition)
         if log is not None:
             topics = state.seam.topics
             entry["lag"] = _lag(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.errors import places
-from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, ThermoclineError
+from thermocline.errors.root import SAME_COMMAND, ExitCode, Listing, Resumable, ThermoclineError
 from thermocline.process.masking import mask_password
 
 
@@ -139,6 +139,35 @@ class ForeignSnapshot(Resumable, TableError):
     @property
     def _lost(self) -> str:
         return f"snapshot {places.some(self.given_up)}" if self.given_up else "nothing"
+
+
+class ForeignSchema(Listing, TableError):
+    """Another program changed the columns of the table.
+
+    The definition in the table says which columns there are, by field id, name and type, and data files are
+    written and read by it. Another program dropped or renamed a column (`ALTER TABLE`), or changed its type.
+    Other engines would not find what Thermocline writes, so ingest stops, and servers continue from what they
+    hold.
+
+    Nothing is lost: the data files still have the columns, and the records are in the log. `thermocline table
+    alter` gives the table the columns of its definition back. It only changes metadata, and a dropped column
+    has its values again. If the change is what you want, make it in the configuration, and `table alter`
+    applies it as far as it can (it widens int to long and decimals; it can't drop or rename columns).
+
+    Columns that others add are no hindrance: they are null in every row that Thermocline writes. Neither are
+    another order of the columns, comments, identifier fields, or another default partitioning.
+    """
+
+    code = "foreign-schema"
+    http_status = 503
+    exit_code = ExitCode.STOPPED
+    _listed = "differences"
+    _what = "the columns of table {table} are not those of its definition any more; {_problems}"
+    _state = "nothing was read or written; the data files still have all columns."
+    _next = "thermocline table alter {table}      (gives the table its columns back)"
+
+    table: str
+    differences: tuple[str, ...]
 
 
 class DefinitionChanged(TableError):
