@@ -67,6 +67,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where a batch's tasks run. `spark`: on Spark. `local`: one after the other in the process of "
         "`ingest run`, without Spark; for small tables."
     ),
+    "ingest.nice": (
+        "Niceness (0 to 19) of `ingest run` and all that it starts, Spark's workers included, so that a "
+        "server on the same machine answers sooner. 0 leaves it as it is. In a container or a systemd "
+        "service, set the CPU weight there instead."
+    ),
     "ingest.lease_seconds": (
         "How long an owner may be silent before another process may take its table. The owner renews its "
         "lease three times in this period."

@@ -69,8 +69,10 @@ def run(
     from ingest.run import run as run_ingest
     from maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
+    from thermocline.process.priority import lower_priority
     from thermocline.process.title import entitle
 
+    lower_priority(settings.ingest.nice)
     entitle(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
 
     def upkeep() -> TableUpkeep:

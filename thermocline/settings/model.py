@@ -213,6 +213,7 @@ class IngestSettings(_Section):
     """How ingest runs. ``lease_seconds``: unrenewed for so long, a table is free for another process."""
 
     engine: Literal["spark", "local"] = "spark"
+    nice: Annotated[int, Field(ge=0, le=19)] = 10
     lease_seconds: Annotated[float, Field(ge=LEASE_SECONDS_MIN, allow_inf_nan=False)] = 60.0
 
 
