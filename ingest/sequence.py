@@ -69,6 +69,7 @@ def forgotten_before_ms(definition: LiveTable, records: pa.Table, now_ms: int) -
     By the log's time: ingest that is behind by days forgets as if it were not. A time in the future counts as
     now, so a producer whose clock is fast can't make it forget more.
     """
+    # safety: sequence-oldest-time
     oldest_ms = int(pc.min(records.column(_TIME)).cast(pa.int64()).as_py()) // 1000
     oldest_ms = min(oldest_ms, now_ms)  # safety: sequence-future-time
     return oldest_ms - definition.tombstone_retention_hours * _HOUR_MS

@@ -203,6 +203,7 @@ LINES: Final[dict[str, Line]] = {
     "sequence-early-delete": Line("a delete that comes before what it deletes is remembered, too", (" & (not definition.sequence_by)", ""), "ingest/test_sequence.py::test_a_delete_may_come_before_what_it_deletes"),
     "sequence-tombstones-hidden": Line("no engine sees the deletes that are remembered", DROP, "ingest/test_sequence.py::test_a_delete_may_come_before_what_it_deletes"),
     "sequence-merge-carries": Line("a merge keeps the deletes that are remembered", NEVER, "ingest/test_sequence.py::test_a_delete_is_remembered_for_as_long_as_the_table_says"),
+    "sequence-oldest-time": Line("deletes are forgotten by the oldest record of a batch, not by the newest", ("pc.min(", "pc.max("), "ingest/test_sequence.py::test_deletes_are_forgotten_by_the_oldest_record_of_a_batch"),
     "sequence-future-time": Line("a record from the future makes no delete forgotten", DROP, "ingest/test_sequence.py::test_no_delete_is_forgotten_for_a_producer_whose_clock_is_fast"),
     "sequence-retention": Line("for as long as the table says, and no longer", ("times_ms >= before_ms", "True"), "ingest/test_sequence.py::test_a_delete_is_remembered_for_as_long_as_the_table_says"),
     "hot-sequence": Line("of hot records the highest sequence wins", ("(one.sequence, one.offset)", "one.offset"), "serving/test_ordered.py"),

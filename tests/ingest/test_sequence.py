@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ingest import probe
+from ingest.sequence import forgotten_before_ms
 from tests.ingest.one_bucket import IO, OneBucketTable
 from tests.tier import quick_or_full
 from thermocline.iceberg import data_file
@@ -115,6 +116,18 @@ def test_a_delete_is_remembered_for_as_long_as_the_table_says(tmp_path: Path) ->
     table.run(records_of(DEFINITION, [(1, 8, "late"), (2, 8, "late")], 20, 2 * HOUR_MS + 1))
     assert rows_of(table)[1] == (8, "late")
     assert 2 not in rows_of(table)
+
+
+def test_deletes_are_forgotten_by_the_oldest_record_of_a_batch() -> None:
+    """Goal: a late upsert that comes beside a new record still meets the delete that it must lose against."""
+    old_ms, new_ms = 1_767_225_600_000, 1_767_312_000_000  # a day apart
+    batch = pa.concat_tables(
+        [
+            records_of(DEFINITION, [(1, 1, "new")], 0, new_ms),
+            records_of(DEFINITION, [(2, 1, "late")], 1, old_ms),
+        ]
+    )
+    assert forgotten_before_ms(DEFINITION, batch, now_ms=new_ms) == 1_767_218_400_000  # 2 h before
 
 
 def test_no_delete_is_forgotten_for_a_producer_whose_clock_is_fast(tmp_path: Path) -> None:
