@@ -46,6 +46,6 @@ def warn_of_contested_keys(definition: LiveTable, result: BatchResult) -> None:
             keys=sum(done.keys_in_several_partitions for done in conflicts),
             example=named_columns(definition, one.conflict_example),
             partitions=", ".join(f"{topic}/{partition}" for topic, partition in one.conflict_places),
-            next=(_GREW if is_one_topic else _TOPICS) + _DOCS,
+            advice=(_GREW if is_one_topic else _TOPICS) + _DOCS,  # no command: `next` would leave it out
         ),
     )

@@ -15,6 +15,7 @@ from ingest.owner import Owner
 from ingest.plan import Batch
 from ingest.read_task import ReadReport
 from tests.ingest.one_bucket import DEFINITION
+from thermocline.process import logs
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
 from thermocline.text.shown import as_field
@@ -45,7 +46,17 @@ def test_an_example_is_named_by_its_columns_and_where_it_was_met_and_not_by_its_
     said = warned(caplog, bucket(0), bucket(2, EXAMPLE), bucket(1, b"another"))
     assert (said["table"], said["keys"], said["partitions"]) == ("profiles", 3, "profiles/0, profiles/5")
     assert as_field(said["example"]) == '(app_id=7, user_id="ada", key="plan")'
-    assert "gained partitions" in said["next"]
+    assert "gained partitions" in said["advice"]
+
+
+def test_the_log_line_shows_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
+    logs.configure("info")
+    warn_of_contested_keys(DEFINITION, BatchResult((), (bucket(2, EXAMPLE),)))
+    assert "gained partitions" in capsys.readouterr().err
 
 
 def test_of_two_topics_with_the_same_keys_it_says_what_to_do_about_these(
@@ -53,7 +64,7 @@ def test_of_two_topics_with_the_same_keys_it_says_what_to_do_about_these(
 ) -> None:
     said = warned(caplog, bucket(1, EXAMPLE, (("eu", 3), ("us", 3))))
     assert said["partitions"] == "eu/3, us/3"
-    assert said["next"].startswith("two topics of the table have the same keys")
+    assert said["advice"].startswith("two topics of the table have the same keys")
 
 
 def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
