@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from thermocline.rules.decode.connect import are_in_values, unwrapped
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.definition import JSON_FORMATS, LiveTable
 
@@ -20,7 +21,6 @@ OTHER: Final = "(other)"
 _NAME_CHARACTERS_MAX: Final = 100
 _ROWS: Final = {"debezium": "after", "maxwell": "data"}
 """By envelope: where an event has its row."""
-_SCHEMA_AND_PAYLOAD: Final = {"schema", "payload"}
 
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -32,6 +32,7 @@ class UnreadFields:
         """For the records of that table; of other formats nothing is counted."""
         self._is_json = definition.format in JSON_FORMATS[:1]
         self._row = _ROWS.get(definition.envelope)
+        self._may_have_schema = are_in_values(definition)
         rule = definition.delete_when.path[:1] if definition.delete_when is not None else ()
         self._read = {column.read_from[0] for column in definition.columns if column.is_in_row} | set(rule)
 
@@ -40,15 +41,16 @@ class UnreadFields:
         if not self._is_json:
             return {}
         found: Counter[str] = Counter()
-        for value in values[:SAMPLE_VALUES]:
+        sample = values[:SAMPLE_VALUES]
+        if self._may_have_schema:
+            sample, _ = unwrapped(sample)
+        for value in sample:
             found.update(name[:_NAME_CHARACTERS_MAX] for name in self._names(value) if name not in self._read)
         return bounded(found)
 
     def _names(self, value: bytes | None) -> Iterator[str]:
         try:
             fields = _fields(value or b"{}")
-            if fields.keys() == _SCHEMA_AND_PAYLOAD and not fields.keys() & self._read:
-                fields = _fields(fields["payload"])
             if self._row is not None:
                 fields = _fields(fields.get(self._row, b"{}"))
         except REFUSALS:  # which decoding says

@@ -9,6 +9,12 @@ The rule stands in docs/formats.md, "Schemas in the records".
 from __future__ import annotations
 
 from thermocline.rules.decode.connect.documents import ConnectDocuments
-from thermocline.rules.decode.connect.envelope import BEGINNING, ConnectEnvelope, are_in_keys, are_in_values
+from thermocline.rules.decode.connect.envelope import (
+    BEGINNING,
+    ConnectEnvelope,
+    are_in_keys,
+    are_in_values,
+    unwrapped,
+)
 
-__all__ = ["BEGINNING", "ConnectDocuments", "ConnectEnvelope", "are_in_keys", "are_in_values"]
+__all__ = ["BEGINNING", "ConnectDocuments", "ConnectEnvelope", "are_in_keys", "are_in_values", "unwrapped"]
