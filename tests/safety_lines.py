@@ -367,6 +367,8 @@ LINES: Final[dict[str, Line]] = {
     "guard-plain-key": Line("a key that is no text is bad in the views, too", ("from_utf8(to_utf8(_key)) = _key", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_plain_keys_and_fields_by_path_as_decode_does", FULL),
     "guard-needs-a-field": Line("a value without any of the table's fields is bad in the views, too", ("{has_one} OR json_size(parsed, '$') = 0", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_plain_keys_and_fields_by_path_as_decode_does", FULL),
     "guard-record-bytes-max": Line("a record that is too large is bad in the views, too", ("\\nWHERE {most}", ""), "views/test_render.py::test_a_record_that_is_too_large_is_left_out"),
+    "avro-needs-a-field": Line("an Avro record without any of the table's fields is no row of nulls", NEVER, "thermocline/test_fields.py::test_an_avro_record_with_none_of_the_fields_is_bad_and_not_its_neighbour_of_another_type"),
+    "protobuf-needs-a-field": Line("and so is no Protobuf message", NEVER, "thermocline/test_fields.py::test_a_protobuf_message_with_none_of_the_fields_is_bad"),
     "needs-a-field": Line("a value without any of the table's fields is no row of nulls", NEVER, "thermocline/test_fields.py::test_a_value_with_none_of_the_fields_is_bad"),
     "record-bytes-max": Line("a record that takes too much memory is not decoded", ("size > most", "False"), "thermocline/test_fields.py::test_a_record_that_is_too_large_is_bad_and_no_other"),
     "guard-empty-key": Line("a view does not guess whether a key is empty or missing", ("fail({reason})", "false"), "views/trino/test_guard_in_trino.py::test_trino_refuses_to_answer_where_a_plain_key_is_empty_or_missing", FULL),

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.thermocline.registered import Registered, framed
 from thermocline.rules.decode import Stage, decoder_for
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
+from thermocline.schemas.protobuf_compiler import compiled
 
 KEY = b'{"id":1}'
 
@@ -75,3 +78,64 @@ def test_tables_without_these_settings_are_stored_as_before() -> None:
     assert "require_fields" not in table().to_json()
     stored = table(require_fields=False, record_bytes_max=7).to_json()
     assert LiveTable.from_json(stored, "t") == table(require_fields=False, record_bytes_max=7)
+
+
+AVRO_OTHER = {"type": "record", "name": "Other", "fields": [{"name": "Name", "type": "string"}]}
+AVRO_OURS = {"type": "record", "name": "Ours", "fields": [{"name": "name", "type": "string"}]}
+AVRO_EVENT = {
+    "type": "record",
+    "name": "Event",
+    "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ["null", AVRO_OTHER]}],
+}
+ANN = b"\x06Ann"
+NONE_BUT_NAME = (
+    'the value has none of the table\'s fields, but "Name"; column name is read from "name", and case counts'
+)
+
+
+def test_an_avro_record_with_none_of_the_fields_is_bad_and_not_its_neighbour_of_another_type() -> None:
+    registry = Registered({1: [AVRO_OURS, AVRO_OTHER]})
+    values = [framed(1, b"\x02" + ANN), framed(1, b"\x00" + ANN)]
+    decoder = decoder_for(table(format="avro", key_format="json"), registry)
+    decoded = decoder.decode([KEY, b'{"id":2}'], values)
+    assert [(one.index, one.reason) for one in decoded.bad] == [(0, NONE_BUT_NAME)]
+    assert decoded.columns == {"id": [2], "name": ["Ann"], "plan": [None]}
+    anything = decoder_for(table(format="avro", key_format="json", require_fields=False), registry).decode(
+        [KEY], values[:1]
+    )
+    assert (anything.bad, anything.columns) == ([], {"id": [1], "name": [None], "plan": [None]})
+
+
+def test_an_avro_change_event_of_another_table_is_bad() -> None:
+    decoder = decoder_for(
+        table(format="avro", key_format="json", envelope="debezium"), Registered({1: AVRO_EVENT})
+    )
+    decoded = decoder.decode([KEY, KEY], [framed(1, b"\x02c\x02" + ANN), framed(1, b"\x02d\x00")])
+    assert [(one.index, one.reason) for one in decoded.bad] == [(0, NONE_BUT_NAME)]
+    assert decoded.tombstones == [True]  # the delete, which has no row
+
+
+PROTOBUF = """
+syntax = "proto3";
+message Other { string Name = 1; }
+message Ours { string name = 1; }
+message Event { string op = 1; Other after = 2; }
+"""
+
+
+def test_a_protobuf_message_with_none_of_the_fields_is_bad() -> None:
+    descriptors = compiled({"schema.proto": PROTOBUF}, "schema.proto")
+    registry = Registered({1: WriterSchema(kind="PROTOBUF", descriptors=descriptors)})
+    ann = b"\x0a\x03Ann"
+    values = [framed(1, b"\x00" + ann), framed(1, b"\x02\x02" + ann)]  # messages 0 and 1
+    decoded = decoder_for(table(format="protobuf", key_format="json"), registry).decode(
+        [KEY, b'{"id":2}'], values
+    )
+    assert [(one.index, one.reason) for one in decoded.bad] == [(0, NONE_BUT_NAME)]
+    assert (decoded.columns["id"], decoded.columns["name"]) == ([2], ["Ann"])
+    event = framed(1, b"\x02\x04" + b"\x0a\x01c\x12\x05" + ann)
+    decoder = decoder_for(table(format="protobuf", key_format="json", envelope="debezium"), registry)
+    delete = framed(1, b"\x02\x04" + b"\x0a\x01d")
+    decoded = decoder.decode([KEY, KEY], [event, delete])
+    assert [(one.index, one.reason) for one in decoded.bad] == [(0, NONE_BUT_NAME)]
+    assert decoded.tombstones == [True]

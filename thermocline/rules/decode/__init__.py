@@ -27,6 +27,7 @@ from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.connect import ConnectDocuments, ConnectEnvelope
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
+from thermocline.rules.decode.fields import ANY_ROW, RowFields, needed_fields
 from thermocline.rules.decode.formats import DeclaredColumns, Format
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.json_documents import JsonDocuments
@@ -86,26 +87,33 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     key_format = _format(definition, definition.key_format, key_schema, registry, False)
     tells_unset = definition.partial_updates and definition.envelope == "plain"
     value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
-    envelope = _envelope(definition, value_format)
+    row_at = ("after",) if definition.envelope == "debezium" else ()
+    fields = RowFields(needed_fields(definition), row_at)
+    row_format = _format(definition, definition.format, value_schema, registry, tells_unset, fields)
+    envelope = _envelope(definition, value_format, row_format)
     if definition.envelope != "maxwell":
         envelope = ConnectEnvelope(definition, envelope)
-        row_at = ("after",) if definition.envelope == "debezium" else ()
         encoding = definition.binary_encoding
-        key_format, value_format = _typed(key_format, (), encoding), _typed(value_format, row_at, encoding)
+        key_format = _typed(key_format, (), encoding)
+        value_format, row_format = (_typed(one, row_at, encoding) for one in (value_format, row_format))
     if "json_schema" in (definition.key_format, definition.format):
-        bodies = partial(SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False)
+        bodies = partial(
+            SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False, RowFields()
+        )
         envelope = JsonSchemaEnvelope(definition, envelope, bodies)
-    return RecordDecoder(definition, envelope, key_format, value_format, DeclaredColumns(definition))
+    return RecordDecoder(
+        definition, envelope, key_format, value_format, row_format, DeclaredColumns(definition)
+    )
 
 
-def _envelope(definition: LiveTable, value_format: Format) -> Envelope:
+def _envelope(definition: LiveTable, value_format: Format, row_format: Format) -> Envelope:
     if definition.envelope == "plain":
         return PlainEnvelope(definition, value_format)
     if definition.envelope == "maxwell":
         return MaxwellEnvelope()
     if _FORMATS.get(definition.format) is JsonDocuments:
         return JsonDebeziumEnvelope(definition)
-    return DebeziumEnvelope(definition, value_format)
+    return DebeziumEnvelope(definition, row_format)
 
 
 def _typed(format_: Format, row_at: Sequence[str], encoding: str) -> Format:
@@ -130,14 +138,16 @@ def _format(
     schema: WriterSchema | None,
     registry: WriterSchemas | None,
     tells_unset: bool,
+    fields: RowFields = ANY_ROW,
 ) -> Format:
     if name in _FORMATS:
         return _FORMATS[name]
     of_schemas = _schema_format(name)
     if schema is not None:
-        return partial(SchemaDocuments, of_schemas, OneSchema(schema), definition.schema_framed, tells_unset)
+        one = OneSchema(schema)
+        return partial(SchemaDocuments, of_schemas, one, definition.schema_framed, tells_unset, fields)
     schemas = _NoRegistry(definition) if registry is None else registry
-    return partial(SchemaDocuments, of_schemas, schemas, True, tells_unset)
+    return partial(SchemaDocuments, of_schemas, schemas, True, tells_unset, fields)
 
 
 def _schema_format(name: str) -> SchemaFormat:

@@ -1,11 +1,12 @@
-"""Values of JSON that have none of the fields that a table's columns are read from.
+"""Values that have none of the fields that a table's columns are read from.
 
 Each such value would be a row of nulls: another producer's record, or one whose names are spelled otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -13,14 +14,35 @@ import msgspec
 
 from thermocline.rules.decode.envelopes import Rows
 from thermocline.rules.decode.json_object import REFUSALS
-from thermocline.rules.definition import JSON_FORMATS, LiveTable
+from thermocline.rules.definition import LiveTable
 from thermocline.text.shown import json_text
 
-__all__ = ["needed_fields", "without_fields"]
+__all__ = ["ANY_ROW", "RowFields", "needed_fields", "without_fields"]
 
 NAMES_SHOWN_MAX: Final = 5
 
 _names: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class RowFields:
+    """The fields of which a row needs one, and the path at which a value has its row.
+
+    ``needed``: as `needed_fields` gives them; where there are none, every row is taken.
+    """
+
+    needed: Mapping[str, str] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+
+    def problem(self, path: tuple[str, ...], names: Iterable[str]) -> str:
+        """Why what is at a path, with fields of these names, is no row of the table; empty if it may be."""
+        names = list(names)
+        if path != self.path or not self.needed or not names or not self.needed.keys().isdisjoint(names):
+            return ""
+        return _reason(self.needed, names)
+
+
+ANY_ROW: Final = RowFields()
 
 
 def needed_fields(definition: LiveTable) -> Mapping[str, str]:
@@ -29,7 +51,7 @@ def needed_fields(definition: LiveTable) -> Mapping[str, str]:
     Those of the key count, too, since a value may repeat them, and so does what says that a record deletes.
     With key columns in the value alone, their own rule refuses a value that has no field.
     """
-    if not definition.require_fields or definition.format not in JSON_FORMATS or definition.key_from != "key":
+    if not definition.require_fields or definition.key_from != "key":
         return {}
     if not any(column.is_in_row for column in definition.value_columns):
         return {}
@@ -42,7 +64,7 @@ def needed_fields(definition: LiveTable) -> Mapping[str, str]:
 def without_fields(
     needed: Mapping[str, str], values: Sequence[bytes | None], rows: Rows
 ) -> Iterator[tuple[int, str]]:
-    """The values that are an object with fields, none of them needed: by index, and why each is bad."""
+    """The JSON values that are an object with fields, none of them needed: by index, and why each is bad."""
     columns = rows.columns.values()
     if any(None not in column for column in columns):  # as in most chunks, and told in no time
         return

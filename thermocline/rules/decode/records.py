@@ -14,7 +14,7 @@ from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, h
 from thermocline.rules.decode.json_reasons import reason_of_column, reason_of_document
 from thermocline.rules.decode.plain import header_value
 from thermocline.rules.decode.record import Bad, Decoded, Stage
-from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
+from thermocline.rules.definition import EMPTY_FORMATS, JSON_FORMATS, Column, LiveTable
 from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
 
 __all__ = ["RecordDecoder"]
@@ -32,13 +32,17 @@ class RecordDecoder:
         envelope: Envelope,
         key_format: Format,
         value_format: Format,
+        row_format: Format,
         schemas: SchemaSource,
     ) -> None:
-        """Prepares the readers of both parts, and of what stands around a row."""
+        """Prepares the readers of both parts, and of what stands around a row.
+
+        ``row_format`` reads values that are rows, ``value_format`` parts of any value.
+        """
         self._definition = definition
         self._envelope = envelope
         self._key = key_format(schemas.of_keys(), definition.key)
-        self._value = value_format(schemas.of_values(), definition.key)
+        self._value = row_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
         self._from_headers = [column for column in definition.columns if column.header]
         ordering = [column for column in definition.sequence_columns if column.event or column.is_in_row]
@@ -46,7 +50,8 @@ class RecordDecoder:
         # Of a delete, the columns that order it are read although it has no row; by themselves, since a
         # format may give none of an event's columns where one is wrong.
         self._beside = [value_format(some, ()) for some in (others, ordering) if some]
-        self._needed_fields = needed_fields(definition)
+        # Formats with schemas tell it as they read.
+        self._needed_fields = needed_fields(definition) if definition.format in JSON_FORMATS else {}
 
     def decode(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from thermocline.rules.decode.fields import RowFields
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by_head, no_heads, schema_id
 from thermocline.rules.definition import Column
@@ -96,14 +97,14 @@ class SchemaFormat:
     """A format of bodies: ``kind`` of schemas, what names one, and what reads the bodies of one.
 
     ``length_of`` and ``short`` as in `grouped_by_head`. ``reader`` gets the schema, what names it, the
-    columns, the names of those that must not be null, and whether to give `UNSET` for what a record leaves
-    as it is; it raises `ValueError` where no record of it can be read.
+    columns, the names of those that must not be null, whether to give `UNSET` for what a record leaves as it
+    is, and the fields of which a row needs one; it raises `ValueError` where no record of it can be read.
     """
 
     kind: str
     length_of: Callable[[bytes], int]
     short: int
-    reader: Callable[[WriterSchema, bytes, Sequence[Column], Sequence[str], bool], BodyReader]
+    reader: Callable[[WriterSchema, bytes, Sequence[Column], Sequence[str], bool, RowFields], BodyReader]
 
 
 class SchemaDocuments:
@@ -115,18 +116,20 @@ class SchemaDocuments:
         schemas: WriterSchemas,
         is_framed: bool,
         tells_unset: bool,
+        row_fields: RowFields,
         columns: Sequence[Column],
         required: Sequence[str],
     ) -> None:
         """Prepares for records with these columns, of which some must not be null.
 
-        ``is_framed``: each record names its schema, in a header or before its body. ``tells_unset`` as in
-        `SchemaFormat`.
+        ``is_framed``: each record names its schema, in a header or before its body. ``tells_unset`` and
+        ``row_fields`` as in `SchemaFormat`.
         """
         self._format = format_
         self._schemas = schemas
         self._is_framed = is_framed
         self._tells_unset = tells_unset
+        self._row_fields = row_fields
         self._columns = columns
         self._required = [column for column in columns if column.name in required]
         self._readers: dict[bytes, BodyReader | str] = {}
@@ -193,7 +196,9 @@ class SchemaDocuments:
             return f"schema {id_} is one of {kind}, not of {ours}"
         required = [column.name for column in self._required]
         try:
-            return self._format.reader(schema, head, self._columns, required, self._tells_unset)
+            return self._format.reader(
+                schema, head, self._columns, required, self._tells_unset, self._row_fields
+            )
         except (ValueError, RecursionError) as error:
             of = f" {id_}" if self._is_framed else ""
             return f"the schema{of} of its writer can't be read by: {error}"

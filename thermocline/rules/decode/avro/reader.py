@@ -23,6 +23,7 @@ from thermocline.rules.decode.avro.fitting import Convert, conversion, json_text
 from thermocline.rules.decode.avro.nested import fitted, nested_taker
 from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, long_at, passer, taker
 from thermocline.rules.decode.exact import finite
+from thermocline.rules.decode.fields import RowFields
 from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.definition import Column
 
@@ -44,11 +45,17 @@ class RecordReader:
     """Reads the bodies of records that one schema wrote."""
 
     def __init__(
-        self, schema: AvroType, columns: Sequence[Column], required: Sequence[str], tells_unset: bool
+        self,
+        schema: AvroType,
+        columns: Sequence[Column],
+        required: Sequence[str],
+        tells_unset: bool,
+        row_fields: RowFields,
     ) -> None:
         """Prepares for columns of these names, of which some must not be null.
 
-        ``tells_unset``: the others are `UNSET` where the schema lacks their field.
+        ``tells_unset``: the others are `UNSET` where the schema lacks their field. ``row_fields``: rows that
+        have none of these are refused.
 
         Raises:
             SchemaInvalid: no record of that schema is read.
@@ -57,7 +64,7 @@ class RecordReader:
         self._required = frozenset(required)
         may_lack = {column.name for column in columns} - self._required if tells_unset else frozenset()
         try:
-            self._read, self._conversions = _Code(columns, may_lack).of(schema)
+            self._read, self._conversions = _Code(columns, may_lack, row_fields).of(schema)
         except RecursionError:
             raise SchemaInvalid("its types are too deep within each other") from None
 
@@ -108,6 +115,8 @@ def _reason(column: Column, why: object) -> str:
 
 def _reason_of(error: BaseException) -> str:
     match error:
+        case _NoRow():
+            return str(error)
         case Malformed():
             return f"not Avro by its schema: {error}"
         case UnicodeDecodeError():
@@ -127,6 +136,11 @@ class _Target:
     def inside(self) -> _Target:
         return _Target(self.number, self.column, self.path[1:])
 
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Where what is at hand is in the value."""
+        return self.column.read_from[: -len(self.path)]
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -141,14 +155,16 @@ class _Line:
 class _Code:
     """Writes the code of one schema."""
 
-    def __init__(self, columns: Sequence[Column], may_lack: Collection[str]) -> None:
+    def __init__(self, columns: Sequence[Column], may_lack: Collection[str], row_fields: RowFields) -> None:
         self._columns = columns
         self._may_lack = may_lack
+        self._row_fields = row_fields
         self._lines: list[_Line] = []
         self._names: dict[str, Any] = {
             "REFUSALS": _REFUSALS,
             "UNSET": UNSET,
             "end": _end,
+            "no_row": _no_row,
             "bits": _bits,
             "negative": _negative,
             "boolean": _boolean,
@@ -235,6 +251,7 @@ class _Code:
         elif here:
             self._leaf(of, here[0], depth, level)
         elif of.kind == "record":
+            self._refuse_no_row(of, inside[0], depth)
             for name, type_ in of.fields:
                 asking = [target.inside() for target in inside if target.path[0] == name]
                 self._value(type_, asking, depth, level + 1)
@@ -251,6 +268,12 @@ class _Code:
         for target in targets:
             if target.path[0] not in names and target.column.name in self._may_lack:  # safety: avro-unset
                 self._give(depth, target, "UNSET", None)
+
+    def _refuse_no_row(self, of: AvroType, target: _Target, depth: int) -> None:
+        """Refuses a record that is where the row is, and has none of the table's fields."""
+        why = self._row_fields.problem(target.before, (name for name, _ in of.fields))
+        if why:  # safety: avro-needs-a-field
+            self._add(depth, f"no_row({self._named(why)})")
 
     def _present(self, of: AvroType, targets: Sequence[_Target], depth: int) -> list[_Target]:
         """Tells those that only ask whether there is a value; the others are left."""
@@ -360,6 +383,14 @@ def _convert_by_place(value: tuple[Convert | None, Any]) -> Any:
 
 def _refused(why: str, _: object) -> object:
     raise ValueError(why)
+
+
+class _NoRow(ValueError):
+    """Why a record is no row of the table."""
+
+
+def _no_row(why: str) -> None:
+    raise _NoRow(why)
 
 
 def _end(at: int, end: int) -> None:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode.exact import finite
+from thermocline.rules.decode.fields import RowFields
 from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
 from thermocline.rules.decode.framing import indexes_length, message_indexes
 from thermocline.rules.decode.protobuf.fitting import (
@@ -49,10 +50,12 @@ class MessageReader:
         columns: Sequence[Column],
         required: Sequence[str],
         tells_unset: bool,
+        row_fields: RowFields,
     ) -> None:
         """Prepares for columns, of which some must not be null. Raises `SchemaInvalid`.
 
         ``tells_unset``: the others are `UNSET` for null, as null of Protobuf is what is not there.
+        ``row_fields``: rows that have none of these are refused.
         """
         descriptors = schema.descriptors
         if schema.message is None:
@@ -61,7 +64,7 @@ class MessageReader:
             class_ = message_called(descriptors, schema.message)
         self._parse = class_.FromString
         targets = [_Target(number, column, column.read_from) for number, column in enumerate(columns)]
-        self._message = _Message(class_.DESCRIPTOR, targets)
+        self._message = _Message(class_.DESCRIPTOR, targets, row_fields)
         self._columns = columns
         self._required = frozenset(required)
         self._tells_unset = tells_unset
@@ -105,11 +108,18 @@ class _Target:
     def inside(self) -> _Target:
         return _Target(self.number, self.column, self.path[1:])
 
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Where what is at hand is in the value."""
+        return self.column.read_from[: -len(self.path)]
+
 
 class _Message:
     """Reads the fields that targets ask for in messages of one type."""
 
-    def __init__(self, descriptor: Any, targets: Sequence[_Target]) -> None:
+    def __init__(self, descriptor: Any, targets: Sequence[_Target], row_fields: RowFields) -> None:
+        names = [field.name for field in descriptor.fields]
+        self._problem = row_fields.problem(targets[0].before, names) if targets else ""
         self._leaves: list[tuple[_Target, _Leaf]] = []
         self._inner: list[tuple[Any, _Message]] = []
         for name in dict.fromkeys(target.path[0] for target in targets):
@@ -122,10 +132,14 @@ class _Message:
             if inside and (field.is_repeated or field.message_type is None):
                 self._leaves += [(target, _without_fields(field, target.path[0])) for target in inside]
             elif inside:
-                self._inner.append((field, _Message(field.message_type, inside)))
+                self._inner.append((field, _Message(field.message_type, inside, row_fields)))
 
     def read(self, messages: Sequence[Any], found: list[list[Any]], refused: Refusals) -> None:
         """Puts the values of each target where its column has them; messages may be None."""
+        if self._problem:  # safety: protobuf-needs-a-field
+            places = [index for index, message in enumerate(messages) if message is not None]
+            refused.update(dict.fromkeys(places, (None, self._problem)))
+            return
         for target, leaf in self._leaves:
             found[target.number] = leaf.read(messages, target.column, refused)
         for field, inner in self._inner:
