@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import written_paths
+from ingest.bucket_task import BucketResult, run_bucket_task, written_paths
 from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
 from thermocline.errors import RangeIncomplete, ThermoclineError
 from thermocline.failpoints import failpoint

@@ -10,7 +10,7 @@ what they leave of their rows as it is, and the rows of the small files that it 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,13 @@ class BucketResult:
         files = sum(file.rows for file in self.added) - sum(file.rows for file in self.removed)
         undeleted = sum(deletes.cardinality for deletes in self.dropped().values())
         return files + undeleted - sum(deletes.cardinality for deletes in self.deletes.values())
+
+
+def written_paths(files: Iterable[BucketResult]) -> list[str]:
+    """The files that bucket tasks wrote, each once."""
+    paths = [added.path for done in files for added in done.added]
+    paths += [deletes.path for done in files for deletes in done.deletes.values()]
+    return list(dict.fromkeys(paths))
 
 
 def run_bucket_task(

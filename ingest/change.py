@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ingest.accounting import Accounting
+from ingest.bucket_task import written_paths
 from thermocline.iceberg.catalog import (
     SUMMARY_BAD_DIGEST,
     SUMMARY_BATCH,
@@ -163,10 +164,3 @@ def summary_fields(
         **({SUMMARY_CARRIED: str(carried)} if carried else {}),
         **change.summary,
     }
-
-
-def written_paths(files: Iterable[BucketResult]) -> list[str]:
-    """The files that bucket tasks wrote, each once."""
-    paths = [added.path for done in files for added in done.added]
-    paths += [deletes.path for done in files for deletes in done.deletes.values()]
-    return list(dict.fromkeys(paths))

@@ -14,7 +14,8 @@ from ingest import activity, measures
 from ingest.accounting import Accounting, account, greatest_times, watermark_ms
 from ingest.bad_records import BadRecords
 from ingest.batch import BatchResult
-from ingest.change import TableChange, written_paths
+from ingest.bucket_task import written_paths
+from ingest.change import TableChange
 from ingest.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
 from ingest.contested import contested, warn_of_contested_keys
 from ingest.engine import Engine, start_engine

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from serving.answer import row_form
 from serving.cold.reader import natural
+from serving.cold.row_json import row_form
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import decimal_texts, json_lines, json_row
 

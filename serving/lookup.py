@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from serving import measures
-from serving.answer import RowJson
+from serving.cold.row_json import RowJson
 from serving.compatibility import incompatibility
 from serving.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
 from serving.hot.refused import EVERY, Asked, RefusedRecords

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import lmdb
 
 from thermocline.errors import StorageFailed
 
-if TYPE_CHECKING:
-    from serving.cold.index import ColdRows
-
 # What files, object stores and LMDB raise. DuckDB's are named where DuckDB is known.
 STORAGE_ERRORS: Final = (OSError, lmdb.Error)
+
+
+class Renewable(Protocol):
+    """A reader that is renewed after a failure."""
+
+    has_failed: bool
 
 
 def storage_failed(table: str, error: Exception) -> StorageFailed:
@@ -26,7 +29,7 @@ def storage_failed(table: str, error: Exception) -> StorageFailed:
 
 
 @contextmanager
-def failures_noted(reader: ColdRows) -> Iterator[None]:
+def failures_noted(reader: Renewable) -> Iterator[None]:
     """What the block raises of `STORAGE_ERRORS` is noted at the reader, which then is renewed."""
     try:
         yield

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from serving import measures
-from serving.answer import RowJson
 from serving.cold.folder import ColdFolder
 from serving.cold.ready import file_key
+from serving.cold.row_json import RowJson
 from serving.cold.row_store import FIRST_NUMBER, RowStore
 from serving.layout import COLD, ROWS
 from serving.storage import STORAGE_ERRORS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingest.change import written_paths
+from ingest.bucket_task import written_paths
 from ingest.commit import Landed, Rejected, Unknown
 from ingest.java import small_jvm
 from ingest.reconcile import Resolution

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from serving.answer import RowJson
 from serving.cold import folder as cold_folder
 from serving.cold.folder import GRACE_SECONDS, MANIFEST, FileFacts, latest, publish
 from serving.cold.index import ColdIndex
 from serving.cold.reader import ColdReader, Entity
+from serving.cold.row_json import RowJson
 from serving.extract import Extract
 from serving.file_version import file_version
 from serving.hot.pinned import PinnedHot

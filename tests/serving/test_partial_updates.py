@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.answer import RowJson
 from serving.cold.reader import Entity
+from serving.cold.row_json import RowJson
 from serving.hot import tier as tier_module
 from serving.hot.record import KEY_BYTES_MAX, HotRow, stored_records
 from serving.hot.scan import PAYLOAD

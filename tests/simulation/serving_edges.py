@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from serving.answer import RowJson
+from serving.cold.row_json import RowJson
 from serving.hot import disk as real_disk
 from serving.hot import environment as real_environment
 from serving.hot import leases as real_leases
