@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import psutil
 
 from benchmarks._load import ask_http
-from embedded.stack import Command
+from thermocline.dev.stack import Command
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ import psutil
 
 from benchmarks._load import ask_cassandra, fill_cassandra, with_server_cpu
 from benchmarks._report import say
-from embedded.java_server import JavaServer
-from embedded.ports import HOST, free_ports
-from embedded.workload import Event
+from thermocline.dev.java_server import JavaServer
+from thermocline.dev.ports import HOST, free_ports
+from thermocline.dev.workload import Event
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
 

@@ -12,8 +12,8 @@ import duckdb
 from benchmarks._postgres import postgres_with
 from benchmarks._report import say
 from benchmarks._table import KEYS_PER_USER
-from embedded.stack import TABLE, TRINO_ADMIN, Stack
-from embedded.workload import Workload
+from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.dev.workload import Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 
 ROUNDS: Final = 3

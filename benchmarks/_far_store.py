@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
 from tests.http_proxy import HttpProxy
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
 
 
 @dataclass(frozen=True, slots=True)

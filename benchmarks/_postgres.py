@@ -13,8 +13,8 @@ import psycopg
 
 from benchmarks._load import ask_postgres, with_server_cpu
 from benchmarks._report import say
-from embedded.workload import Event
 from tests.ingest.postgres import HOST, local_postgres
+from thermocline.dev.workload import Event
 
 TABLE: Final = """
 CREATE TABLE profiles (

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._report import say
-from embedded.oracle import Oracle
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from embedded.workload import Event, Workload, produce
-from ingest.owner import Owner
+from thermocline.dev.oracle import Oracle
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.workload import Event, Workload, produce
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 
 KEYS_PER_USER = 10
@@ -43,7 +43,7 @@ class Timings(logging.Handler):
         super().__init__(logging.INFO)
         self.steps: list[dict[str, float]] = []
         self._said: dict[str, float] = {}
-        logger = logging.getLogger("ingest.owner")
+        logger = logging.getLogger("thermocline.ingest.owner.owner")
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
 

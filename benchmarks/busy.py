@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-import maintenance.planning
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, serve_cold, write
 from benchmarks.lookup import load_of
 from benchmarks.merge import INSERTED, MERGE, UPDATED, event_of, make_twin, write_folded
-from embedded.stack import TABLE, TOPIC, Stack
-from embedded.workload import Event, produce
-from ingest import turns
-from ingest.java import JAVA_ERRORS
-from ingest.owner import Owner
-from ingest.spark import start_spark
-from maintenance.compact import rewrite_of
-from maintenance.upkeep import TableUpkeep
+from thermocline.dev.stack import TABLE, TOPIC, Stack
+from thermocline.dev.workload import Event, produce
 from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.ingest.commit.java import JAVA_ERRORS
+from thermocline.ingest.engine.spark import start_spark
+from thermocline.ingest.owner import turns
+from thermocline.ingest.owner.owner import Owner
+from thermocline.maintenance import planning
+from thermocline.maintenance.compact import rewrite_of
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 
@@ -142,7 +142,7 @@ class Said(logging.Handler):
         self.count: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
         self.problems: list[str] = []
-        for name in ("ingest.owner", "maintenance"):
+        for name in ("thermocline.ingest.owner.owner", "maintenance"):
             logging.getLogger(name).addHandler(self)
             logging.getLogger(name).setLevel(logging.INFO)
 
@@ -217,7 +217,7 @@ class WatchedUpkeep(TableUpkeep):
 
 def _ours(stack: Stack, load: Load, options: argparse.Namespace) -> dict[str, Any]:
     write(stack, load.rows())
-    setattr(maintenance.planning, "PLAN_SECONDS", 1.0)  # noqa: B010  a constant; no rewrite shall wait for a plan
+    setattr(planning, "PLAN_SECONDS", 1.0)  # noqa: B010  a constant; no rewrite shall wait for a plan
     upkeep = WatchedUpkeep(stack.settings.maintenance, SystemClock())
     owner = WatchedOwner.open(stack.settings, TABLE, SystemClock())
     assert isinstance(owner, WatchedOwner)

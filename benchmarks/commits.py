@@ -14,15 +14,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import ingest.owner
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, Stopwatch, Timings, write
-from embedded.spark_cluster import LocalSparkCluster
-from embedded.stack import TABLE, Stack
-from embedded.workload import Event, Workload
-from ingest.commit import Committer
-from ingest.lease import OwnerLease
-from ingest.owner import Owner
+from thermocline.dev.spark_cluster import LocalSparkCluster
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Event, Workload
+from thermocline.ingest.claim.lease import OwnerLease
+from thermocline.ingest.commit.commit import Committer
+from thermocline.ingest.owner import owner as owner_module
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 
@@ -87,7 +87,7 @@ def _safety() -> Stopwatch:
     is looked at; epoch, base snapshot, seam and definition are compared in the metadata that is swapped out.
     """
     watch = Stopwatch()
-    watch.watch(ingest.owner, "check_log", "check_identity", "check_against_log", "check_tombstones")
+    watch.watch(owner_module, "check_log", "check_identity", "check_against_log", "check_tombstones")
     watch.watch(Log, "starts", "bounds", "open_transactions")
     watch.watch(OwnerLease, "check")
     watch.watch(Committer, "_check")

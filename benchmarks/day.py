@@ -30,14 +30,14 @@ from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, serve_cold, write
 from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
-from embedded.stack import TABLE, TRINO_ADMIN, Stack
-from embedded.workload import Event, Workload
-from ingest import tiers
-from ingest.owner import Owner
-from maintenance import measure, plan
-from maintenance.upkeep import TableUpkeep
+from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.dev.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path
+from thermocline.ingest.batch import tiers
+from thermocline.ingest.owner.owner import Owner
+from thermocline.maintenance import measure, plan
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.clock import SystemClock
 
 WARM_UP = 5

@@ -21,8 +21,8 @@ from benchmarks._extract_peers import extracts_of_peers
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
 from benchmarks.lookup import lag
-from embedded.stack import TABLE, Command, Stack
-from embedded.workload import Workload
+from thermocline.dev.stack import TABLE, Command, Stack
+from thermocline.dev.workload import Workload
 
 ROUNDS = 3
 MEDIA = {

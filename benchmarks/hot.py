@@ -17,12 +17,12 @@ import psutil
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, write
 from benchmarks.lookup import load_of, users_of
-from embedded.stack import TABLE, Command, Stack
-from embedded.workload import Workload
-from ingest.owner import Owner
-from serving.layout import HOT, TAILER_STATUS
+from thermocline.dev.stack import TABLE, Command, Stack
+from thermocline.dev.workload import Workload
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
+from thermocline.serving.store.layout import HOT, TAILER_STATUS
 
 # Half an hour at 15,000 a second.
 RECORDS: Final = 27_000_000

@@ -26,9 +26,9 @@ from benchmarks._load import overload_http
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, filled
 from benchmarks.extract import seconds_of_extract
-from embedded.demo.writer import Writer
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from embedded.workload import Workload, produce
+from thermocline.dev.demo.writer import Writer
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.workload import Workload, produce
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.process.clock import SystemClock
 

@@ -20,9 +20,9 @@ import fastavro
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import KEYS_PER_USER, write
-from embedded.stack import TABLE, Stack
-from embedded.workload import Event, Workload
-from ingest.owner import Owner
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Event, Workload
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 

@@ -30,11 +30,11 @@ from benchmarks._table import KEYS_PER_USER, filled, serve_cold
 from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
 from benchmarks.measure import CONFIG, NAME, Listed
-from embedded.stack import TABLE, Stack
-from ingest.java import small_jvm
-from maintenance.measure import Measurer
+from thermocline.dev.stack import TABLE, Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import plan_files
+from thermocline.ingest.commit.java import small_jvm
+from thermocline.maintenance.measure import Measurer
 from thermocline.process.clock import SystemClock
 from thermocline.settings import Settings, load_settings
 

@@ -27,8 +27,8 @@ from benchmarks._load import ask_http, client, overload_http, with_server_cpu
 from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, filled, serve_cold, write
-from embedded.stack import TABLE, Stack
-from embedded.workload import Event, Workload
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.kafka.log import Log
 

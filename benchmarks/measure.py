@@ -14,19 +14,19 @@ from typing import Any, Final
 from uuid import UUID
 
 from benchmarks._report import report, say
-from ingest.bucket_task import BucketResult
-from ingest.change import TableChange
-from ingest.commit import Landed
-from ingest.create import create_java_table
-from ingest.java import JavaCatalog, small_jvm
-from ingest.ownership import Claim, Owned
-from maintenance.manifests import GROUPS_MAX
-from maintenance.measure import Measurer
-from maintenance.plan import Costs, Reads, plan_of
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import Deletes, plan_files
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.claim.ownership import Claim, Owned
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.commit.java import JavaCatalog, small_jvm
+from thermocline.ingest.table.create import create_java_table
+from thermocline.maintenance.manifests import GROUPS_MAX
+from thermocline.maintenance.measure import Measurer
+from thermocline.maintenance.plan import Costs, Reads, plan_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, load_settings

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import write
-from embedded.stack import TABLE, Stack
-from embedded.workload import Event
-from ingest.owner import Owner
-from ingest.spark import SparkEngine
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Event
+from thermocline.ingest.engine.spark import SparkEngine
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ import duckdb
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
-from embedded.stack import TABLE, Stack
-from embedded.workload import Workload
-from ingest.owner import Owner
-from ingest.spark import SparkEngine
-from maintenance.compact import Compacted, CompactionTask
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Workload
 from thermocline.iceberg.files import data_location, local_path
+from thermocline.ingest.engine.spark import SparkEngine
+from thermocline.ingest.owner.owner import Owner
+from thermocline.maintenance.compact import Compacted, CompactionTask
 from thermocline.process.clock import SystemClock
 
 if TYPE_CHECKING:

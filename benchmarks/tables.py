@@ -20,9 +20,9 @@ import psutil
 from confluent_kafka import Producer
 
 from benchmarks._report import percentiles_ms, report, say
-from embedded.stack import Command, Stack
-from ingest.create import create_table
-from ingest.java import small_jvm
+from thermocline.dev.stack import Command, Stack
+from thermocline.ingest.commit.java import small_jvm
+from thermocline.ingest.table.create import create_table
 from thermocline.settings import load_settings
 
 INTERVAL_SECONDS: Final = 20.0

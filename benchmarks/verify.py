@@ -20,8 +20,8 @@ import psutil
 
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, filled, write
-from embedded.stack import TABLE, Stack
-from embedded.workload import Workload
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.workload import Workload
 
 POLL_SECONDS = 0.05
 

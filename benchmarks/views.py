@@ -31,12 +31,12 @@ from benchmarks._beside import with_lookups
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
 from benchmarks.lookup import lag
-from embedded.demo.writer import Writer
-from embedded.stack import TABLE, TOPIC, TRINO_ADMIN, Command, Stack
-from embedded.workload import Workload
+from thermocline.dev.demo.writer import Writer
+from thermocline.dev.stack import TABLE, TOPIC, TRINO_ADMIN, Command, Stack
+from thermocline.dev.workload import Workload
 from thermocline.process.clock import SystemClock
-from views.limits import LIVE_TAG
-from views.publication import Publication
+from thermocline.views.limits import LIVE_TAG
+from thermocline.views.publication import Publication
 
 HOT_FROM: Final = ("kafka", "server")
 BY_KEY_VIEWS: Final = ("cold", "live_by_key", "live")

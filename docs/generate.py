@@ -20,19 +20,19 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
-from ingest import measures as ingest_measures
-from maintenance import measures as maintenance_measures
-from serving import measures
-from serving.app import create_app
-from serving.openapi import described
-from serving.tables import Tables
 from tests.mutation import places
 from tests.safety_lines import LINES
 from thermocline.cli.entry import all_commands
 from thermocline.errors import ExitCode, ThermoclineError, all_errors
+from thermocline.ingest.owner import measures as ingest_measures
+from thermocline.maintenance import measures as maintenance_measures
 from thermocline.process import metrics
 from thermocline.rules.column_types import TYPES, Kind
 from thermocline.rules.definition import LiveTable
+from thermocline.serving.http.app import create_app
+from thermocline.serving.http.openapi import described
+from thermocline.serving.read.tables import Tables
+from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
 from thermocline.settings.model import Bytes, Names, OnErrorText
 

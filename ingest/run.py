@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.engine import Engine, start_engine
-from ingest.lease import StoppedWaiting
-from ingest.opening import Opening
-from ingest.owner import Owner
-from ingest.progress import is_up_to_date
-from ingest.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
 from thermocline.errors import ExitCode, ThermoclineError
+from thermocline.ingest.claim.lease import StoppedWaiting
+from thermocline.ingest.claim.opening import Opening
+from thermocline.ingest.engine.engine import Engine, start_engine
+from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.owner.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
+from thermocline.ingest.table.progress import is_up_to_date
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from ingest.lease import Say
-    from ingest.owner import Upkeep
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.ingest.owner.owner import Upkeep
     from thermocline.settings import Settings
 
 __all__ = ["Beside", "Ended", "run"]

@@ -11,18 +11,18 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from maintenance.orphans import remove_orphans, seen_orphan_bytes
-from maintenance.owning import loader_of, quarantine_loader_of
-from maintenance.quarantine import tend_quarantine
-from maintenance.sweep import Swept, sweep
 from thermocline.iceberg.leases import forget_leases
 from thermocline.iceberg.read_counts import forget_counts
+from thermocline.maintenance.orphans import remove_orphans, seen_orphan_bytes
+from thermocline.maintenance.owning import loader_of, quarantine_loader_of
+from thermocline.maintenance.quarantine import tend_quarantine
+from thermocline.maintenance.sweep import Swept, sweep
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from maintenance.journal import Journal
-    from maintenance.owning import Owning
+    from thermocline.maintenance.journal import Journal
+    from thermocline.maintenance.owning import Owning
     from thermocline.settings import MaintenanceSettings
 
 __all__ = ["Cleaning"]

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from maintenance.merge import ORIGIN, merged_rows
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import deleted_on_error
+from thermocline.maintenance.merge import ORIGIN, merged_rows
 from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:

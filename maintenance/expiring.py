@@ -8,16 +8,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ingest.change import TableChange
-from ingest.commit import Landed, Rejected, Unknown
-from ingest.unknown import notes
-from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
-from maintenance.owning import loader_of
-from maintenance.sweep import may_delete_files
 from thermocline.errors import CommitRejected
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import ExpiryNote, remove_note, write_note
 from thermocline.iceberg.leases import leased_snapshots
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
+from thermocline.ingest.commit.unknown import notes
+from thermocline.maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
+from thermocline.maintenance.owning import loader_of
+from thermocline.maintenance.sweep import may_delete_files
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from maintenance.journal import Journal
-    from maintenance.owning import Owning
+    from thermocline.maintenance.journal import Journal
+    from thermocline.maintenance.owning import Owning
 
 __all__ = ["EXPIRED_MIN", "expire"]
 

@@ -16,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from ingest.bucket_task import BucketResult
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DataFile, open_input
+from thermocline.ingest.batch.bucket_task import BucketResult
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from maintenance.compact import Compacted
+    from thermocline.maintenance.compact import Compacted
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["landing"]

@@ -12,8 +12,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ingest.change import ManifestContent
-    from maintenance.measure import ManifestMeasure, TableMeasure
+    from thermocline.ingest.commit.change import ManifestContent
+    from thermocline.maintenance.measure import ManifestMeasure, TableMeasure
 
 __all__ = ["buckets_together"]
 

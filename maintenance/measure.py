@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import PrimitiveType
 
-from maintenance.compact import rewrite_of
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.files import ListedFile, listed_files, spec_buckets
 from thermocline.iceberg.lineage import Link, lineage
+from thermocline.maintenance.compact import rewrite_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from ingest.change import ManifestContent
+    from thermocline.ingest.commit.change import ManifestContent
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["BucketMeasure", "FileMeasure", "ManifestMeasure", "Measurer", "TableMeasure"]

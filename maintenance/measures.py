@@ -9,8 +9,8 @@ from prometheus_client import Gauge
 from thermocline.process.metrics import REGISTRY
 
 if TYPE_CHECKING:
-    from maintenance.journal import Done, Seen
-    from maintenance.plan import Plan
+    from thermocline.maintenance.journal import Done, Seen
+    from thermocline.maintenance.plan import Plan
 
 __all__ = ["forget", "observe"]
 

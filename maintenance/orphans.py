@@ -14,10 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ingest.purge import reasons_against
-from ingest.unknown import BrokenNote, UnknownCommit
-from ingest.unknown import notes as unknown_notes
-from maintenance.sweep import check_not_stopped, reachable_from
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
 from thermocline.iceberg.files import (
@@ -29,6 +25,10 @@ from thermocline.iceberg.files import (
     read_file,
     write_file,
 )
+from thermocline.ingest.commit.purge import reasons_against
+from thermocline.ingest.commit.unknown import BrokenNote, UnknownCommit
+from thermocline.ingest.commit.unknown import notes as unknown_notes
+from thermocline.maintenance.sweep import check_not_stopped, reachable_from
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:

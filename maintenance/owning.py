@@ -6,23 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from ingest.quarantine import open_quarantine
 from thermocline.iceberg.catalog import load_table
+from thermocline.ingest.quarantine import open_quarantine
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from ingest.change import TableChange
-    from ingest.commit import Outcome
-    from ingest.engine import Engine
-    from ingest.position import Position
+    from thermocline.ingest.commit.change import TableChange
+    from thermocline.ingest.commit.commit import Outcome
+    from thermocline.ingest.engine.engine import Engine
+    from thermocline.ingest.owner.position import Position
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["Owning", "loader_of", "quarantine_loader_of"]
 
 
 class Owning(Protocol):
-    """The table's owner, between two of its commits (`ingest.owner.Owner`)."""
+    """The table's owner, between two of its commits (`ingest.owner.owner.Owner`)."""
 
     @property
     def definition(self) -> LiveTable:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from ingest.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
-from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
+from thermocline.ingest.batch.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
+from thermocline.maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
 
 if TYPE_CHECKING:
     from thermocline.iceberg.read_counts import ReadRates

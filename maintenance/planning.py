@@ -11,23 +11,23 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from maintenance.journal import RETRY_SECONDS
-from maintenance.manifests import buckets_together
-from maintenance.measure import Measurer
-from maintenance.owning import loader_of
-from maintenance.plan import Budget, Costs, Plan, Reads, plan_of
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
 from thermocline.iceberg.catalog import current_state
 from thermocline.iceberg.read_counts import read_rates
+from thermocline.maintenance.journal import RETRY_SECONDS
+from thermocline.maintenance.manifests import buckets_together
+from thermocline.maintenance.measure import Measurer
+from thermocline.maintenance.owning import loader_of
+from thermocline.maintenance.plan import Budget, Costs, Plan, Reads, plan_of
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from ingest.change import ManifestContent
-    from maintenance.journal import Journal
-    from maintenance.owning import Owning
+    from thermocline.ingest.commit.change import ManifestContent
+    from thermocline.maintenance.journal import Journal
+    from thermocline.maintenance.owning import Owning
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import MaintenanceSettings
 
@@ -120,7 +120,7 @@ class Planning:
         return planned.plan, planned.io
 
     def taken_together(self) -> dict[ManifestContent, int]:
-        """What the last plan says of manifests (`ingest.change.TableChange.buckets_together`), once."""
+        """What the last plan says of manifests (`TableChange.buckets_together`), once."""
         together, self._buckets_together = self._buckets_together, {}
         return together
 

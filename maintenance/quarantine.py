@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
-from maintenance.orphans import remove_orphans
-from maintenance.sweep import check_not_stopped, may_delete_files, sweep
 from thermocline.errors import TableMissing
 from thermocline.iceberg.expired import ExpiryNote, forget_history, write_note
 from thermocline.iceberg.leases import leased_snapshots
+from thermocline.maintenance.expiry import EXPIRED_AT_ONCE_MAX, KeepRule, expirable
+from thermocline.maintenance.orphans import remove_orphans
+from thermocline.maintenance.sweep import check_not_stopped, may_delete_files, sweep
 
 if TYPE_CHECKING:
     from threading import Event

@@ -8,26 +8,26 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ingest.change import TableChange
-from ingest.commit import Landed, Rejected, Unknown
-from maintenance.compact import CompactionTask
-from maintenance.landing import landing
-from maintenance.planning import Waiting
 from thermocline.errors import CatalogUnreachable, CommitRejected, InternalError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import beside, data_location, delete_files
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
+from thermocline.maintenance.compact import CompactionTask
+from thermocline.maintenance.landing import landing
+from thermocline.maintenance.planning import Waiting
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from ingest.bucket_task import BucketResult
-    from maintenance.compact import Compacted
-    from maintenance.journal import Journal
-    from maintenance.owning import Owning
-    from maintenance.plan import Budget, Plan, PlannedTask
     from thermocline.iceberg.files import DataFile
+    from thermocline.ingest.batch.bucket_task import BucketResult
+    from thermocline.maintenance.compact import Compacted
+    from thermocline.maintenance.journal import Journal
+    from thermocline.maintenance.owning import Owning
+    from thermocline.maintenance.plan import Budget, Plan, PlannedTask
     from thermocline.settings import MaintenanceSettings
 
 __all__ = ["Rewriting"]

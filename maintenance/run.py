@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from ingest.commit import Landed, Outcome
-from ingest.engine import start_engine
-from ingest.files_by_bucket import live_files
-from ingest.lease import StoppedWaiting
-from ingest.ownership import Claim, Owned
-from ingest.position import Position
-from maintenance.journal import Done
-from maintenance.upkeep import TableUpkeep
 from thermocline.errors import ExitCode
+from thermocline.ingest.batch.files_by_bucket import live_files
+from thermocline.ingest.claim.lease import StoppedWaiting
+from thermocline.ingest.claim.ownership import Claim, Owned
+from thermocline.ingest.commit.commit import Landed, Outcome
+from thermocline.ingest.engine.engine import start_engine
+from thermocline.ingest.owner.position import Position
+from thermocline.maintenance.journal import Done
+from thermocline.maintenance.upkeep import TableUpkeep
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from ingest.change import TableChange
-    from ingest.engine import Engine
-    from ingest.lease import Say
-    from maintenance.plan import Budget
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.ingest.commit.change import TableChange
+    from thermocline.ingest.engine.engine import Engine
+    from thermocline.maintenance.plan import Budget
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings

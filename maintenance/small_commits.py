@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ingest.change import TableChange
-from ingest.commit import Landed, Rejected, Unknown
 from thermocline.errors import CommitRejected, InternalError
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
 from thermocline.process.logs import fields
 from thermocline.rules.bucket_change import finished
 
 if TYPE_CHECKING:
-    from ingest.change import ManifestContent
-    from maintenance.journal import Journal
-    from maintenance.owning import Owning
+    from thermocline.ingest.commit.change import ManifestContent
+    from thermocline.maintenance.journal import Journal
+    from thermocline.maintenance.owning import Owning
 
 __all__ = ["order_manifests", "raise_unit"]
 

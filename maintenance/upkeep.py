@@ -21,20 +21,20 @@ from __future__ import annotations
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from maintenance.cleaning import Cleaning
-from maintenance.expiring import EXPIRED_MIN, expire
-from maintenance.journal import Done, Journal, Seen
-from maintenance.measures import forget, observe
-from maintenance.plan import Budget
-from maintenance.planning import DEBT_HOURS_MAX, Planning
-from maintenance.rewriting import Rewriting
-from maintenance.small_commits import order_manifests, raise_unit
+from thermocline.maintenance.cleaning import Cleaning
+from thermocline.maintenance.expiring import EXPIRED_MIN, expire
+from thermocline.maintenance.journal import Done, Journal, Seen
+from thermocline.maintenance.measures import forget, observe
+from thermocline.maintenance.plan import Budget
+from thermocline.maintenance.planning import DEBT_HOURS_MAX, Planning
+from thermocline.maintenance.rewriting import Rewriting
+from thermocline.maintenance.small_commits import order_manifests, raise_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from maintenance.owning import Owning
-    from maintenance.plan import Plan, PlannedTask
+    from thermocline.maintenance.owning import Owning
+    from thermocline.maintenance.plan import Plan, PlannedTask
     from thermocline.process.clock import Clock
     from thermocline.settings import MaintenanceSettings
 
@@ -42,7 +42,7 @@ __all__ = ["TableUpkeep"]
 
 
 class TableUpkeep:
-    """The upkeep of one table; see `ingest.owner.Upkeep`."""
+    """The upkeep of one table; see `ingest.owner.owner.Upkeep`."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from embedded.broker import LocalKafka
+from thermocline.dev.broker import LocalKafka
 
 _PATIENCE_SECONDS = 60.0
 _POLL_SECONDS = 0.05

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from ingest.java import small_jvm
 from tests.brokers import Brokers
 from tests.tier import FULL_VARIABLE, is_full
+from thermocline.ingest.commit.java import small_jvm
 from thermocline.settings import CatalogSettings
 
 NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")

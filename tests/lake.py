@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
 from tests.http_proxy import HttpProxy
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
 
 
 class ProxiedLake:

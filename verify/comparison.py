@@ -27,14 +27,14 @@ from thermocline.process.masking import mask_password
 from thermocline.rules.identity import check_identity
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.doubts import Doubts, second_look
-from verify.extract_file import extracted_rows, write_extract
-from verify.log_pass import LogPass, sampled
-from verify.overlay_check import extract_findings, hot_findings, unpacked
-from verify.sample import entities_of
-from verify.staging import EXTRACT, HOT, REMEMBERED, STORAGE_ERRORS, STORED, Staging
-from verify.table_check import TableCheck
-from verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, remembered_deletes
+from thermocline.verify.doubts import Doubts, second_look
+from thermocline.verify.extract_file import extracted_rows, write_extract
+from thermocline.verify.log_pass import LogPass, sampled
+from thermocline.verify.overlay_check import extract_findings, hot_findings, unpacked
+from thermocline.verify.sample import entities_of
+from thermocline.verify.staging import EXTRACT, HOT, REMEMBERED, STORAGE_ERRORS, STORED, Staging
+from thermocline.verify.table_check import TableCheck
+from thermocline.verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, remembered_deletes
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-    from verify.log_pass import Progress, ReadLog
-    from verify.read_paths import ReadPaths
-    from verify.report import Report
-    from verify.sample import Chosen
+    from thermocline.verify.log_pass import Progress, ReadLog
+    from thermocline.verify.read_paths import ReadPaths
+    from thermocline.verify.report import Report
+    from thermocline.verify.sample import Chosen
 
 __all__ = ["Scope", "Verification", "Verified", "failed"]
 

@@ -15,8 +15,8 @@ from pyroaring import BitMap
 from thermocline.errors import first_line
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import ListedFile, open_input
-from verify.file_history import deletes_by_file
-from verify.finding import Finding
+from thermocline.verify.file_history import deletes_by_file
+from thermocline.verify.finding import Finding
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
-from verify.row_judge import Reason
-from verify.sample import entities_of
+from thermocline.verify.row_judge import Reason
+from thermocline.verify.sample import entities_of
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
     from thermocline.schemas.registry import SchemaRegistry
-    from verify.finding import Finding
-    from verify.report import Report
+    from thermocline.verify.finding import Finding
+    from thermocline.verify.report import Report
 
 __all__ = ["Doubts", "Origin", "offsets_of", "second_look"]
 

@@ -29,9 +29,9 @@ from thermocline.rules.definition import (
 from thermocline.rules.fold import loses, order_of
 from thermocline.rules.keys import bucket_of, decode_one, parse_value
 from thermocline.rules.partition_time import NO_TIME
-from verify.finding import Finding, Key
-from verify.log_decode import MAYBE, STATE
-from verify.sample import by_entity, entities_of
+from thermocline.verify.finding import Finding, Key
+from thermocline.verify.log_decode import MAYBE, STATE
+from thermocline.verify.sample import by_entity, entities_of
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
-    from verify.read_paths import ReadPaths
+    from thermocline.verify.read_paths import ReadPaths
 
 __all__ = ["CountingFile", "extracted_rows", "write_extract"]
 

@@ -15,9 +15,9 @@ from pyroaring import BitMap
 from thermocline.bounded import Bounded
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import Deletes, ListedFile, local_path
-from verify.finding import Finding
-from verify.seam_history import name_of
-from verify.snapshot_files import SnapshotFiles, file_id
+from thermocline.verify.finding import Finding
+from thermocline.verify.seam_history import name_of
+from thermocline.verify.snapshot_files import SnapshotFiles, file_id
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

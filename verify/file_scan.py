@@ -20,15 +20,15 @@ from thermocline.iceberg.files import open_input
 from thermocline.iceberg.sparse_index import first_keys_in
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.keys import buckets, encode_table
-from verify.finding import Finding, Key, key_of
+from thermocline.verify.finding import Finding, Key, key_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from thermocline.iceberg.file_buckets import FileBucket
     from thermocline.rules.definition import LiveTable
-    from verify.current_files import StoredFile
-    from verify.origins import Mask, Origins
+    from thermocline.verify.current_files import StoredFile
+    from thermocline.verify.origins import Mask, Origins
 
 # With keys of 60 bytes some 4 MB.
 _ROWS_AT_ONCE: Final = 65_536

@@ -28,10 +28,10 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import bucket_of, decode_one, encode_table
 from thermocline.rules.seam import Seam
-from verify.current_files import StoredFile
-from verify.file_history import deletes_by_file
-from verify.file_scan import UNREADABLE, origin_of
-from verify.snapshot_files import SnapshotFiles, walk
+from thermocline.verify.current_files import StoredFile
+from thermocline.verify.file_history import deletes_by_file
+from thermocline.verify.file_scan import UNREADABLE, origin_of
+from thermocline.verify.snapshot_files import SnapshotFiles, walk
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -11,10 +11,10 @@ import pyarrow as pa
 from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
 from thermocline.rules.seam import Seam
-from verify.entities import Entities
-from verify.log_decode import SEGMENT, LogDecoder
-from verify.sample import entities_of
-from verify.staging import LOG, Staging
+from thermocline.verify.entities import Entities
+from thermocline.verify.log_decode import SEGMENT, LogDecoder
+from thermocline.verify.sample import entities_of
+from thermocline.verify.staging import LOG, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.partition_time import PartitionTimes
     from thermocline.schemas.registry import SchemaRegistry
-    from verify.sample import Chosen
+    from thermocline.verify.sample import Chosen
 
 __all__ = ["LogPass", "Progress", "ReadLog", "sampled"]
 

@@ -13,11 +13,11 @@ from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.reading import Reading
 from thermocline.kafka.log import Log, OffsetRange, read_ranges
 from thermocline.rules.read_point import READ_AFTER_MAX, ReadPoint
-from verify.doubts import second_look
-from verify.entities import parameters_of
-from verify.finding import Finding
-from verify.log_decode import LogDecoder
-from verify.log_pass import sampled
+from thermocline.verify.doubts import second_look
+from thermocline.verify.entities import parameters_of
+from thermocline.verify.finding import Finding
+from thermocline.verify.log_decode import LogDecoder
+from thermocline.verify.log_pass import sampled
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from thermocline.rules.partition_time import PartitionTimes
     from thermocline.rules.seam import Seam
     from thermocline.schemas.registry import SchemaRegistry
-    from verify.comparison import Verified
-    from verify.read_paths import Lookup
-    from verify.report import Report
-    from verify.sample import Chosen
+    from thermocline.verify.comparison import Verified
+    from thermocline.verify.read_paths import Lookup
+    from thermocline.verify.report import Report
+    from thermocline.verify.sample import Chosen
 
 __all__ = ["LookupChecks"]
 

@@ -14,9 +14,9 @@ from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns, filled
 from thermocline.rules.keys import decode_arrays
-from verify.finding import Finding, key_of
-from verify.log_decode import SEGMENT
-from verify.staging import (
+from thermocline.verify.finding import Finding, key_of
+from thermocline.verify.log_decode import SEGMENT
+from thermocline.verify.staging import (
     EXTRACT,
     HOT,
     LAST,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
     from thermocline.rules.seam import Seam
-    from verify.doubts import Origin
+    from thermocline.verify.doubts import Origin
 
 __all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
 

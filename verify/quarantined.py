@@ -20,9 +20,9 @@ from thermocline.errors import first_line
 from thermocline.iceberg.catalog import find_table
 from thermocline.iceberg.files import open_input
 from thermocline.iceberg.lineage import lineage
-from verify.finding import Finding
-from verify.seam_history import name_of
-from verify.snapshot_files import walk
+from thermocline.verify.finding import Finding
+from thermocline.verify.seam_history import name_of
+from thermocline.verify.snapshot_files import walk
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from verify.finding import Finding
+from thermocline.verify.finding import Finding
 
 if TYPE_CHECKING:
     from thermocline.rules.read_point import ReadPoint
-    from verify.row_judge import Reason
+    from thermocline.verify.row_judge import Reason
 
 __all__ = ["KEPT_MAX", "Report"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from thermocline.iceberg.rewrite import NotARewrite, check_same_rows
-from verify.finding import Finding
-from verify.seam_history import name_of
+from thermocline.verify.finding import Finding
+from thermocline.verify.seam_history import name_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

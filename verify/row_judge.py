@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from thermocline.rules.fold import order_of
-from verify.log_decode import CERTAIN, MAYBE
+from thermocline.verify.log_decode import CERTAIN, MAYBE
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading

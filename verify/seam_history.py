@@ -21,7 +21,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_EPOCH,
 )
 from thermocline.rules.seam import Seam
-from verify.finding import Finding
+from thermocline.verify.finding import Finding
 
 if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState

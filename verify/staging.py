@@ -20,13 +20,13 @@ from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.keys import buckets, decode_arrays
-from verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
-from verify.sample import entities_of
+from thermocline.verify.log_decode import BATCH, MAYBE, SEGMENT, STATE, records_schema
+from thermocline.verify.sample import entities_of
 
 if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
-    from verify.sample import Chosen
+    from thermocline.verify.sample import Chosen
 
 __all__ = [
     "EXTRACT",

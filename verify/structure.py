@@ -15,15 +15,15 @@ from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.files import spec_buckets
 from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.iceberg.lineage import lineage
-from verify.current_files import deletes_findings, listing_findings, stored_files
-from verify.file_history import FileHistory
-from verify.file_scan import file_findings
-from verify.finding import Finding
-from verify.origins import Origins
-from verify.quarantined import quarantine_findings
-from verify.rewrites import rewrite_findings, taken_over
-from verify.seam_history import name_of, seam_findings
-from verify.snapshot_files import SnapshotFiles, walk
+from thermocline.verify.current_files import deletes_findings, listing_findings, stored_files
+from thermocline.verify.file_history import FileHistory
+from thermocline.verify.file_scan import file_findings
+from thermocline.verify.finding import Finding
+from thermocline.verify.origins import Origins
+from thermocline.verify.quarantined import quarantine_findings
+from thermocline.verify.rewrites import rewrite_findings, taken_over
+from thermocline.verify.seam_history import name_of, seam_findings
+from thermocline.verify.snapshot_files import SnapshotFiles, walk
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thermocline.rules.definition import KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
-from verify.finding import Finding, key_of
-from verify.log_decode import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
-from verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
-from verify.staging import LAST, REMEMBERED, STORED, WHOLE, Staging, absent_names, row_names
+from thermocline.verify.finding import Finding, key_of
+from thermocline.verify.log_decode import BATCH, CERTAIN, MAYBE, SEGMENT, STATE
+from thermocline.verify.row_judge import JudgeContext, KeyVerdict, LastRecord, Reason, Stored, judge
+from thermocline.verify.staging import LAST, REMEMBERED, STORED, WHOLE, Staging, absent_names, row_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.rules.definition import LiveTable
-    from verify.doubts import Doubts
-    from verify.report import Report
+    from thermocline.verify.doubts import Doubts
+    from thermocline.verify.report import Report
 
 __all__ = ["TableCheck"]
 

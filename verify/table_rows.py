@@ -13,7 +13,7 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows, pieces
 from thermocline.iceberg.tombstones import load_tombstones
 from thermocline.rules.definition import PROVENANCE, LiveTable
-from verify.file_scan import UNREADABLE
+from thermocline.verify.file_scan import UNREADABLE
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

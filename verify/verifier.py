@@ -22,13 +22,13 @@ from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.process.masking import mask_password
 from thermocline.rules.keys import encode_one
-from verify.comparison import MEMORY_BYTES, Scope, Verification
-from verify.file_scan import UNREADABLE
-from verify.history import KEYS_MAX, histories_of
-from verify.lookups import LookupChecks
-from verify.report import Report
-from verify.sample import Named, Sample, named
-from verify.structure import structure_findings
+from thermocline.verify.comparison import MEMORY_BYTES, Scope, Verification
+from thermocline.verify.file_scan import UNREADABLE
+from thermocline.verify.history import KEYS_MAX, histories_of
+from thermocline.verify.lookups import LookupChecks
+from thermocline.verify.report import Report
+from thermocline.verify.sample import Named, Sample, named
+from thermocline.verify.structure import structure_findings
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-    from verify.finding import Finding
-    from verify.log_pass import Progress
-    from verify.read_paths import ReadPaths
-    from verify.sample import Chosen
+    from thermocline.verify.finding import Finding
+    from thermocline.verify.log_pass import Progress
+    from thermocline.verify.read_paths import ReadPaths
+    from thermocline.verify.sample import Chosen
 
 __all__ = ["LOOKUPS", "Choices", "OpenReadPaths", "Verifier", "run_again"]
 

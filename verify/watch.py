@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thermocline.errors import ReadPointGone, ThermoclineError
-from verify.comparison import failed
-from verify.entities import Entities, entity_key
-from verify.extract_file import extracted_rows, write_extract
-from verify.finding import Finding
-from verify.log_pass import sampled
-from verify.sample import Named
-from verify.verifier import run_again
+from thermocline.verify.comparison import failed
+from thermocline.verify.entities import Entities, entity_key
+from thermocline.verify.extract_file import extracted_rows, write_extract
+from thermocline.verify.finding import Finding
+from thermocline.verify.log_pass import sampled
+from thermocline.verify.sample import Named
+from thermocline.verify.verifier import run_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from threading import Event
 
-    from verify.lookups import LookupChecks
-    from verify.read_paths import ReadPaths
-    from verify.report import Report
-    from verify.verifier import Verifier
+    from thermocline.verify.lookups import LookupChecks
+    from thermocline.verify.read_paths import ReadPaths
+    from thermocline.verify.report import Report
+    from thermocline.verify.verifier import Verifier
 
 __all__ = ["POOL", "VerifyRound", "VerifyWatch"]
 

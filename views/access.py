@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from thermocline.rules.hot_columns import SCHEMA as HOT_SCHEMA
-from views.topics import SCHEMA, table_name
+from thermocline.views.topics import SCHEMA, table_name
 
 OURS: Final = "(live|live_by_key|cold|at_.+)"
 """What follows a table's name and an underscore in the names of its views."""

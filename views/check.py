@@ -12,11 +12,11 @@ from thermocline.iceberg.catalog import current_state, definition_of
 from thermocline.process.clock import iso_time
 from thermocline.rules.hot_columns import unservable
 from thermocline.rules.identity import kept_ms, promised_ms
-from views.facts import look
-from views.publish import find_views
-from views.readable import unreadable_in_sql
-from views.topics import SCHEMA, table_name
-from views.view_status import standing_views
+from thermocline.views.facts import look
+from thermocline.views.publish import find_views
+from thermocline.views.readable import unreadable_in_sql
+from thermocline.views.topics import SCHEMA, table_name
+from thermocline.views.view_status import standing_views
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from thermocline.kafka.log import Log
     from thermocline.process.clock import Clock
     from thermocline.settings import Settings
-    from views.facts import TableFacts
-    from views.trino_client import Trino
+    from thermocline.views.facts import TableFacts
+    from thermocline.views.trino_client import Trino
 
 __all__ = ["ViewCheck", "check_table", "check_topics", "check_trino", "check_views"]
 

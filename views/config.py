@@ -17,13 +17,13 @@ from typing import Final
 from thermocline.errors import BadParameter, ConfigInvalid
 from thermocline.settings import Settings
 from thermocline.text.shown import json_text
-from views.access import Names, rules
-from views.guide import guide
-from views.kafka_client import client_properties
-from views.lake import lake_properties
-from views.limits import resource_groups, session_properties
-from views.properties import rendered
-from views.topics import SCHEMA, description, table_name
+from thermocline.views.access import Names, rules
+from thermocline.views.guide import guide
+from thermocline.views.kafka_client import client_properties
+from thermocline.views.lake import lake_properties
+from thermocline.views.limits import resource_groups, session_properties
+from thermocline.views.properties import rendered
+from thermocline.views.topics import SCHEMA, description, table_name
 
 _CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from thermocline.iceberg.catalog import find_table
-from views.leases import held_views, release
-from views.publish import find_all_views
-from views.render import Mode
-from views.render_view import drop_view, view_name
-from views.view_status import pinned_names
+from thermocline.views.leases import held_views, release
+from thermocline.views.publish import find_all_views
+from thermocline.views.render import Mode
+from thermocline.views.render_view import drop_view, view_name
+from thermocline.views.view_status import pinned_names
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from thermocline.settings import Settings
-    from views.trino_client import Trino
+    from thermocline.views.trino_client import Trino
 
 __all__ = ["drop_views"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from thermocline.iceberg.catalog import current_state, definition_of
 from thermocline.rules.identity import check_log
 from thermocline.rules.seam import Seam
-from views.transactions import shows_transactions
+from thermocline.views.transactions import shows_transactions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -14,9 +14,9 @@ from typing import Final
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import Column
-from views import sql
-from views.fields_decimal import exact_decimal
-from views.fields_document import with_numbers_quoted
+from thermocline.views import sql
+from thermocline.views.fields_decimal import exact_decimal
+from thermocline.views.fields_document import with_numbers_quoted
 
 __all__ = ["objects_around", "token", "value"]
 

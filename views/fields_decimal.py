@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.rules.scalars import NUMBER, NUMBER_LENGTH_MAX
-from views import sql
+from thermocline.views import sql
 
 __all__ = ["exact_decimal"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from thermocline.rules.decode.connect import BEGINNING
 from thermocline.rules.decode.json_documents import NESTING_MAX
-from views import sql
+from thermocline.views import sql
 
 __all__ = ["document", "with_a_field", "with_numbers_quoted", "without_schema"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from views.access import Names
-from views.limits import LIVE_TAG
-from views.topics import SCHEMA, table_name
+from thermocline.views.access import Names
+from thermocline.views.limits import LIVE_TAG
+from thermocline.views.topics import SCHEMA, table_name
 
 
 def guide(names: Names, topics: Iterable[str], secrets: Iterable[str], left_out: Mapping[str, str]) -> str:

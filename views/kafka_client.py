@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from thermocline.settings import KafkaSettings
-from views.properties import Translation, variable_of
+from thermocline.views.properties import Translation, variable_of
 
 READING: Final = {
     # Else each scan waits half a second for more at the end of the log.

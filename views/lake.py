@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thermocline.iceberg.catalog_properties import trino_properties
 from thermocline.settings import CatalogSettings
-from views.properties import Translation, variable_of
+from thermocline.views.properties import Translation, variable_of
 
 
 def lake_properties(settings: CatalogSettings, catalog: str) -> Translation:

@@ -27,7 +27,7 @@ from thermocline.rules.identity import (
 )
 
 if TYPE_CHECKING:
-    from views.facts import TableFacts
+    from thermocline.views.facts import TableFacts
 
 __all__ = ["Lifetime", "lifetime"]
 

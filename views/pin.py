@@ -11,15 +11,15 @@ from thermocline.iceberg.catalog import definition_of, state_of
 from thermocline.kafka.log import TIMESTAMP_MS_MAX
 from thermocline.process.clock import iso_time
 from thermocline.rules.identity import beyond_since_ms, check_source
-from views.facts import TableFacts
-from views.leases import hold
-from views.lifetime import lifetime
-from views.plan import PlannedView, has_append_times, instant_of
-from views.publish import find_views
-from views.readable import unreadable_in_sql
-from views.render import Mode, ViewPlan
-from views.render_window import LogWindow
-from views.transactions import shows_transactions
+from thermocline.views.facts import TableFacts
+from thermocline.views.leases import hold
+from thermocline.views.lifetime import lifetime
+from thermocline.views.plan import PlannedView, has_append_times, instant_of
+from thermocline.views.publish import find_views
+from thermocline.views.readable import unreadable_in_sql
+from thermocline.views.render import Mode, ViewPlan
+from thermocline.views.render_window import LogWindow
+from thermocline.views.transactions import shows_transactions
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.read_point import ReadPoint
     from thermocline.settings import Settings
-    from views.trino_client import Trino
+    from thermocline.views.trino_client import Trino
 
 __all__ = ["pin_view", "pinned_view"]
 

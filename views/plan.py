@@ -13,18 +13,18 @@ from thermocline.errors import ViewsLate
 from thermocline.process.clock import iso_time
 from thermocline.rules.hot_columns import unservable
 from thermocline.rules.seam import Seam
-from views.lifetime import lifetime
-from views.readable import unreadable_in_sql
-from views.render import Mode, ViewPlan, query
-from views.render_view import create_view, view_comment, view_name
-from views.render_window import LogWindow
-from views.sql import comment
+from thermocline.views.lifetime import lifetime
+from thermocline.views.readable import unreadable_in_sql
+from thermocline.views.render import Mode, ViewPlan, query
+from thermocline.views.render_view import create_view, view_comment, view_name
+from thermocline.views.render_window import LogWindow
+from thermocline.views.sql import comment
 
 if TYPE_CHECKING:
     from thermocline.kafka.log import TopicConfig
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings, ViewsSettings
-    from views.facts import TableFacts
+    from thermocline.views.facts import TableFacts
 
 __all__ = ["PlannedView", "cold_view", "has_append_times", "is_bounded", "live_views", "modes_of"]
 

@@ -10,9 +10,9 @@ from thermocline.errors import ThermoclineError, first_line
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.log import Log
 from thermocline.process.logs import fields
-from views.orphaned_metadata import remove_leftovers
-from views.publish import PublishRound, ViewPublisher
-from views.trino_client import Trino
+from thermocline.views.orphaned_metadata import remove_leftovers
+from thermocline.views.publish import PublishRound, ViewPublisher
+from thermocline.views.trino_client import Trino
 
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock

@@ -27,12 +27,12 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.catalog import current_state, definition_of, load_table
 from thermocline.iceberg.foreign_schema import check_schema
-from views.facts import look
-from views.leases import RENEWED_SECONDS, hold
-from views.plan import PlannedView, cold_view, live_views, modes_of
-from views.published import PublishedView, ViewAction, verdict
-from views.render import Mode
-from views.render_view import view_name, withdrawn_view
+from thermocline.views.facts import look
+from thermocline.views.leases import RENEWED_SECONDS, hold
+from thermocline.views.plan import PlannedView, cold_view, live_views, modes_of
+from thermocline.views.published import PublishedView, ViewAction, verdict
+from thermocline.views.render import Mode
+from thermocline.views.render_view import view_name, withdrawn_view
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-    from views.facts import TableFacts
-    from views.trino_client import Trino
+    from thermocline.views.facts import TableFacts
+    from thermocline.views.trino_client import Trino
 
 __all__ = ["PublishRound", "ViewPublisher", "find_all_views", "find_views"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from views.plan import PlannedView
+    from thermocline.views.plan import PlannedView
 
 __all__ = ["PublishedView", "ViewAction", "verdict"]
 

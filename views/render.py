@@ -17,10 +17,10 @@ from typing import Final
 
 from thermocline.rules import hot_columns
 from thermocline.rules.definition import LiveTable
-from views import sql
-from views.render_records import DELETED, GOOD, good_records
-from views.render_server import served_rows
-from views.render_window import LogWindow
+from thermocline.views import sql
+from thermocline.views.render_records import DELETED, GOOD, good_records
+from thermocline.views.render_server import served_rows
+from thermocline.views.render_window import LogWindow
 
 __all__ = ["Mode", "ViewPlan", "query"]
 

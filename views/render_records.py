@@ -16,11 +16,11 @@ from typing import Final
 from thermocline.rules.decode.connect import are_in_keys, are_in_values
 from thermocline.rules.decode.fields import needed_fields
 from thermocline.rules.definition import Column, LiveTable
-from views import sql
-from views.fields import objects_around, token, value
-from views.fields_document import document, with_a_field, without_schema
-from views.readable import is_plain_key
-from views.render_window import RECORD
+from thermocline.views import sql
+from thermocline.views.fields import objects_around, token, value
+from thermocline.views.fields_document import document, with_a_field, without_schema
+from thermocline.views.readable import is_plain_key
+from thermocline.views.render_window import RECORD
 
 __all__ = ["DELETED", "GOOD", "PLACE", "good_records"]
 

@@ -13,7 +13,7 @@ from typing import Final
 from thermocline.rules import hot_columns as hot
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import LiveTable
-from views import sql
+from thermocline.views import sql
 
 __all__ = ["served_rows"]
 

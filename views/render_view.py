@@ -6,8 +6,8 @@ import json
 from typing import Final
 
 from thermocline.rules.definition import LiveTable
-from views import sql
-from views.render import Mode, ViewPlan, query
+from thermocline.views import sql
+from thermocline.views.render import Mode, ViewPlan, query
 
 __all__ = ["create_view", "drop_view", "view_comment", "view_name", "withdrawn_view"]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from thermocline.rules.seam import Seam
-from views import sql
-from views.groups import grouped
-from views.topics import SCHEMA, table_name
+from thermocline.views import sql
+from thermocline.views.groups import grouped
+from thermocline.views.topics import SCHEMA, table_name
 
 __all__ = ["RECORD", "LogWindow"]
 

@@ -15,7 +15,7 @@ from trino.exceptions import Error, TrinoAuthError, TrinoConnectionError, TrinoQ
 
 from thermocline.errors import TrinoRefused, TrinoUnreachable, ViewContended, first_line
 from thermocline.rules import hot_columns
-from views.sql import literal, qualified
+from thermocline.views.sql import literal, qualified
 
 if TYPE_CHECKING:
     from thermocline.settings import ViewsSettings

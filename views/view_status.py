@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.process.clock import iso_time
-from views.plan import modes_of
-from views.render import Mode
-from views.render_view import view_name
+from thermocline.views.plan import modes_of
+from thermocline.views.render import Mode
+from thermocline.views.render_view import view_name
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import TableSettings
-    from views.published import PublishedView
+    from thermocline.views.published import PublishedView
 
 __all__ = ["StandingView", "pinned_names", "standing_views"]
 

@@ -15,7 +15,7 @@ from thermocline.process.metrics import VIEW_FAILURES, VIEWS_AGE_SECONDS, VIEWS_
 
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
-    from views.publish import PublishRound
+    from thermocline.views.publish import PublishRound
 
 __all__ = ["InBackground", "PublishWatch"]
 

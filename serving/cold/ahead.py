@@ -11,22 +11,22 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from serving import measures
-from serving.cold.folder import ColdFolder
-from serving.cold.ready import file_key
-from serving.cold.row_json import RowJson
-from serving.cold.row_store import FIRST_NUMBER, RowStore
-from serving.layout import COLD, ROWS
-from serving.storage import STORAGE_ERRORS
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import open_table
 from thermocline.process.logs import fields
+from thermocline.serving.cold.folder import ColdFolder
+from thermocline.serving.cold.ready import file_key
+from thermocline.serving.cold.row_json import RowJson
+from thermocline.serving.cold.row_store import FIRST_NUMBER, RowStore
+from thermocline.serving.store import measures
+from thermocline.serving.store.layout import COLD, ROWS
+from thermocline.serving.store.storage import STORAGE_ERRORS
 
 if TYPE_CHECKING:
     import threading
 
-    from serving.cold.index import ColdIndex
-    from serving.cold.reader import ColdReader, ReadyEntity
+    from thermocline.serving.cold.index import ColdIndex
+    from thermocline.serving.cold.reader import ColdReader, ReadyEntity
     from thermocline.settings import Settings
 
 FITS_SHARE: Final = 0.6

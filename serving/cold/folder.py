@@ -24,26 +24,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from serving.cold import entity_filter
-from serving.cold.entity_filter import EntityFilter
-from serving.cold.index import ColdFile, assemble
-from serving.cold.manifest import FORMAT, ColdManifest, is_newer, manifest_of
-from serving.cold.reader import ColdReader
-from serving.file_version import file_version
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.files import local_path, open_input, plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 from thermocline.iceberg.store_retries import read_whole
+from thermocline.serving.cold import entity_filter
+from thermocline.serving.cold.entity_filter import EntityFilter
+from thermocline.serving.cold.index import ColdFile, assemble
+from thermocline.serving.cold.manifest import FORMAT, ColdManifest, is_newer, manifest_of
+from thermocline.serving.cold.reader import ColdReader
+from thermocline.serving.hot.file_version import file_version
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from serving.cold.index import ColdIndex
-    from serving.cold.row_store import RowStore
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.cold.index import ColdIndex
+    from thermocline.serving.cold.row_store import RowStore
 
 MANIFEST: Final = "manifest.msgpack"
 FILES: Final = "files"

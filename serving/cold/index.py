@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
-    from serving.cold.entity_filter import EntityFilter
-    from serving.cold.manifest import ColdManifest
-    from serving.cold.reader import Entity, Row
-    from serving.entity_rows import EntityRows, JsonRow
+    from thermocline.serving.cold.entity_filter import EntityFilter
+    from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
+    from thermocline.serving.cold.manifest import ColdManifest
+    from thermocline.serving.cold.reader import Entity, Row
 
 
 @dataclass(frozen=True, slots=True)

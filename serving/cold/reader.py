@@ -24,10 +24,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from serving import measures
-from serving.cold.decoded import DecodedGroups, Place
-from serving.cold.entity_filter import hash_of
-from serving.cold.ready import file_key, live_rows, packed, ready_rows, stored_key, unpacked
 from thermocline.bounded import Bounded
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.deletes import read_deletes
@@ -45,14 +41,18 @@ from thermocline.rules.keys import (
     flat_column,
     prefix_end,
 )
+from thermocline.serving.cold.decoded import DecodedGroups, Place
+from thermocline.serving.cold.entity_filter import hash_of
+from thermocline.serving.cold.ready import file_key, live_rows, packed, ready_rows, stored_key, unpacked
+from thermocline.serving.store import measures
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from serving.cold.index import ColdFile, ColdIndex
-    from serving.cold.ready import ReadyRow
-    from serving.cold.row_store import RowStore
-    from serving.entity_rows import EntityRows, JsonRow
+    from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
+    from thermocline.serving.cold.index import ColdFile, ColdIndex
+    from thermocline.serving.cold.ready import ReadyRow
+    from thermocline.serving.cold.row_store import RowStore
 
 # A parsed footer takes about 3.4 kB a row group: 30,000 row groups (60 million rows) are about 100 MB.
 FOOTER_ROW_GROUPS_MAX: Final = 30_000

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from serving.entity_rows import EntityRows
 from thermocline import __version__
 from thermocline.rules.sequence import encode_one
+from thermocline.serving.cold.entity_rows import EntityRows
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-    from serving.cold.index import ColdFile, ColdIndex
-    from serving.cold.reader import Entity, Located, Row
-    from serving.entity_rows import JsonRow
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.cold.entity_rows import JsonRow
+    from thermocline.serving.cold.index import ColdFile, ColdIndex
+    from thermocline.serving.cold.reader import Entity, Located, Row
 
 FORMAT: Final = 3
 """Of the entries and of the rows in them; with the version, it names what may have written them otherwise."""

@@ -11,10 +11,10 @@ from thermocline.rules.decode import Unpacker, json_row
 from thermocline.rules.keys import decode_one
 
 if TYPE_CHECKING:
-    from serving.cold.reader import Entity, Row
-    from serving.entity_rows import JsonRow
-    from serving.hot.record import HotRow
     from thermocline.rules.definition import Column, LiveTable
+    from thermocline.serving.cold.entity_rows import JsonRow
+    from thermocline.serving.cold.reader import Entity, Row
+    from thermocline.serving.hot.record import HotRow
 
 _fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 

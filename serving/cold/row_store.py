@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from serving import measures
-from serving.hot.environment import open_environment
-from serving.hot.manifest import boot_id
-from serving.hot.record import STORED_KEY_BYTES_MAX
-from serving.storage import STORAGE_ERRORS
 from thermocline.process.logs import fields
+from thermocline.serving.hot.environment import open_environment
+from thermocline.serving.hot.manifest import boot_id
+from thermocline.serving.hot.record import STORED_KEY_BYTES_MAX
+from thermocline.serving.store import measures
+from thermocline.serving.store.storage import STORAGE_ERRORS
 
 if TYPE_CHECKING:
     from lmdb import Environment

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 import lmdb
 
-from serving.hot.record import STORED_KEY_BYTES_MAX
+from thermocline.serving.hot.record import STORED_KEY_BYTES_MAX
 
 # A slot (64 bytes) for each read transaction that is open at one moment, over all processes.
 READERS_MAX: Final = 1024

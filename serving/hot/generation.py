@@ -22,12 +22,12 @@ from typing import Final
 import lmdb
 import msgspec
 
-from serving.hot import disk
-from serving.hot.environment import open_environment
-from serving.hot.record import META_KEY
 from thermocline.failpoints import failpoint
 from thermocline.rules.partition_time import NO_TIME
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot import disk
+from thermocline.serving.hot.environment import open_environment
+from thermocline.serving.hot.record import META_KEY
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
 # Each record may fall into another page, which is copied, split, and named in a page above; a large value has

@@ -24,9 +24,9 @@ from uuid import uuid4
 
 import msgspec
 
-from serving.hot import disk
 from thermocline.failpoints import failpoint, failstep
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot import disk
 
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock

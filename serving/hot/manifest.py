@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from serving.hot.generation import Covered
+from thermocline.serving.hot.generation import Covered
 
 FORMAT: Final = 3
 _FILE_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

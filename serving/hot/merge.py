@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from serving.hot import ordered, partial
-from serving.hot.generation import Covered, Generation, Meta
 from thermocline.failpoints import failpoint
+from thermocline.serving.hot import ordered, partial
+from thermocline.serving.hot.generation import Covered, Generation, Meta
 
 if TYPE_CHECKING:
     import lmdb

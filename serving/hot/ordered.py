@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from serving.hot.record import FLAGS_START, IS_ORDERED, OrderedRecord, payload_start
-from serving.hot.refused import REFUSED
+from thermocline.serving.hot.record import FLAGS_START, IS_ORDERED, OrderedRecord, payload_start
+from thermocline.serving.hot.refused import REFUSED
 
 if TYPE_CHECKING:
     import lmdb

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from serving.hot.record import (
+from thermocline.serving.hot.record import (
     COUNT,
     FLAGS_START,
     HEADER,
@@ -26,7 +26,7 @@ from serving.hot.record import (
     packed_offsets,
     payload_start,
 )
-from serving.hot.refused import REFUSED
+from thermocline.serving.hot.refused import REFUSED
 
 if TYPE_CHECKING:
     import lmdb

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 import lmdb
 
-from serving.hot.generation import Generation, Meta, age_seconds
-from serving.hot.leases import ReaderLease, Terms
-from serving.hot.manifest import HotManifest, Seal, read_manifest
-from serving.hot.merge import covered_by
-from serving.hot.record import HotRow
-from serving.hot.scan import laying_of, winners_of_bucket
-from serving.hot.view import open_generations
-from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
+from thermocline.serving.hot.generation import Generation, Meta, age_seconds
+from thermocline.serving.hot.leases import ReaderLease, Terms
+from thermocline.serving.hot.manifest import HotManifest, Seal, read_manifest
+from thermocline.serving.hot.merge import covered_by
+from thermocline.serving.hot.record import HotRow
+from thermocline.serving.hot.scan import laying_of, winners_of_bucket
+from thermocline.serving.hot.view import open_generations
+from thermocline.serving.hot.winners import winners_of_prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from serving.hot.record import BUCKET, META_KEY, PLACE
 from thermocline.rules.keys import decode_one, encode_one
+from thermocline.serving.hot.record import BUCKET, META_KEY, PLACE
 
 if TYPE_CHECKING:
     import lmdb

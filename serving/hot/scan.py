@@ -17,9 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.hot.ordered import winner
-from serving.hot.partial import resolved
-from serving.hot.record import (
+from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
+from thermocline.rules.column_types import TIMESTAMP
+from thermocline.rules.definition import (
+    ABSENT,
+    KEY,
+    PARTITION_TIME,
+    PROVENANCE,
+    SEQUENCE,
+    TOMBSTONE,
+    LiveTable,
+)
+from thermocline.rules.fold import winners
+from thermocline.serving.hot.ordered import winner
+from thermocline.serving.hot.partial import resolved
+from thermocline.serving.hot.record import (
     BUCKET,
     FLAGS_START,
     HAS_LONG_KEY,
@@ -33,19 +45,7 @@ from serving.hot.record import (
     TIME_START,
     long_key_and_payload,
 )
-from serving.hot.winners import newest_values
-from thermocline.rules.byte_columns import Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.column_types import TIMESTAMP
-from thermocline.rules.definition import (
-    ABSENT,
-    KEY,
-    PARTITION_TIME,
-    PROVENANCE,
-    SEQUENCE,
-    TOMBSTONE,
-    LiveTable,
-)
-from thermocline.rules.fold import winners
+from thermocline.serving.hot.winners import newest_values
 
 if TYPE_CHECKING:
     import lmdb

@@ -24,18 +24,33 @@ from uuid import uuid4
 import lmdb
 from msgspec.structs import replace
 
-from serving.hot import disk
-from serving.hot.generation import LOCK_SUFFIX, Covered, Generation, Meta, age_seconds, delete_files
-from serving.hot.leases import Leases
-from serving.hot.manifest import FORMAT, HotManifest, Listed, Seal, boot_id, publish_manifest, read_manifest
-from serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
-from serving.hot.record import stored_records
-from serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlisted
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
 from thermocline.rules.identity import NEVER_MS
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot import disk
+from thermocline.serving.hot.generation import (
+    LOCK_SUFFIX,
+    Covered,
+    Generation,
+    Meta,
+    age_seconds,
+    delete_files,
+)
+from thermocline.serving.hot.leases import Leases
+from thermocline.serving.hot.manifest import (
+    FORMAT,
+    HotManifest,
+    Listed,
+    Seal,
+    boot_id,
+    publish_manifest,
+    read_manifest,
+)
+from thermocline.serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
+from thermocline.serving.hot.record import stored_records
+from thermocline.serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlisted
 
 if TYPE_CHECKING:
     from thermocline.kafka.log import RecordChunk

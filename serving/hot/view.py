@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Final, Self
 
 import lmdb
 
-from serving.file_version import file_version
-from serving.hot.generation import Generation, Meta, decode_meta, reached_end_at
-from serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
-from serving.hot.merge import covered_by
-from serving.hot.record import META_KEY, HotRow
-from serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
-from serving.hot.scan import laying_of, winners_of_bucket
-from serving.hot.winners import winners_of_prefix
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
+from thermocline.serving.hot.file_version import file_version
+from thermocline.serving.hot.generation import Generation, Meta, decode_meta, reached_end_at
+from thermocline.serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
+from thermocline.serving.hot.merge import covered_by
+from thermocline.serving.hot.record import META_KEY, HotRow
+from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
+from thermocline.serving.hot.scan import laying_of, winners_of_bucket
+from thermocline.serving.hot.winners import winners_of_prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from serving.hot.ordered import winner
-from serving.hot.partial import resolved
-from serving.hot.record import (
+from thermocline.rules.fold import order_of
+from thermocline.serving.hot.ordered import winner
+from thermocline.serving.hot.partial import resolved
+from thermocline.serving.hot.record import (
     HAS_LONG_KEY,
     HEADER,
     IS_ORDERED,
@@ -27,7 +28,6 @@ from serving.hot.record import (
     long_key_and_payload,
     range_start,
 )
-from thermocline.rules.fold import order_of
 
 if TYPE_CHECKING:
     import lmdb

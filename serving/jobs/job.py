@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from serving.encode import CODINGS, FORMATS
-from serving.wanted import Wanted
 from thermocline.errors import BadParameter
+from thermocline.serving.read.encode import CODINGS, FORMATS
+from thermocline.serving.read.wanted import Wanted
 
 # A name in a folder on any system, and in a URL as it is.
 ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

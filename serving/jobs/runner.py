@@ -17,23 +17,23 @@ from typing import IO, TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from serving.encode import encoded
-from serving.hot.disk import try_lock
-from serving.jobs.job import Job, JobFile, Manifest, State
-from serving.jobs.store import JobStore
-from serving.refreshing import refresh_until
-from serving.storage import STORAGE_ERRORS, storage_failed
 from thermocline.errors import NotReady, StateDirUnusable, StorageFailed, ThermoclineError
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
+from thermocline.serving.hot.disk import try_lock
+from thermocline.serving.jobs.job import Job, JobFile, Manifest, State
+from thermocline.serving.jobs.store import JobStore
+from thermocline.serving.read.encode import encoded
+from thermocline.serving.store.storage import STORAGE_ERRORS, storage_failed
+from thermocline.serving.tail.refreshing import refresh_until
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    from serving.extract import Extract
-    from serving.tables import Tables
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import Column
+    from thermocline.serving.read.extract import Extract
+    from thermocline.serving.read.tables import Tables
     from thermocline.settings import ServingSettings
 
 # New jobs and cancellations are noticed within this; each look reads a few small files.

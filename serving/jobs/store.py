@@ -16,11 +16,11 @@ from uuid import uuid4
 
 import msgspec
 
-from serving.file_version import file_version
-from serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
-from serving.jobs.job import ID_FORM, Job, JobRequest, Manifest, State
 from thermocline.errors import BadParameter, ExtractJobDiffers, ExtractJobNotFound, ExtractsBusy
 from thermocline.process.logs import fields
+from thermocline.serving.hot.file_version import file_version
+from thermocline.serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
+from thermocline.serving.jobs.job import ID_FORM, Job, JobRequest, Manifest, State
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO

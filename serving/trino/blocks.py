@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.trino.wire import BOOL, DOUBLE, I32, I64, LIST, STOP, STRING, STRUCT, field
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import decimal_texts
+from thermocline.serving.trino.wire import BOOL, DOUBLE, I32, I64, LIST, STOP, STRING, STRUCT, field
 
 if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType

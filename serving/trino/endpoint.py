@@ -14,11 +14,6 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from serving.compatibility import incompatibility
-from serving.trino import wire
-from serving.trino.blocks import block
-from serving.trino.scan import Part, Scan, columns_of, parts, rows_of, scan_of
-from serving.trino.wire import BOOL, I32, LIST, STOP, STRING, STRUCT, Call, field
 from thermocline.bounded import Bounded
 from thermocline.errors import LiveViewRefused, ThermoclineError
 from thermocline.process.logs import fields
@@ -34,11 +29,16 @@ from thermocline.rules.hot_columns import (
     kept_columns,
     unservable,
 )
+from thermocline.serving.hot.compatibility import incompatibility
+from thermocline.serving.trino import wire
+from thermocline.serving.trino.blocks import block
+from thermocline.serving.trino.scan import Part, Scan, columns_of, parts, rows_of, scan_of
+from thermocline.serving.trino.wire import BOOL, I32, LIST, STOP, STRING, STRUCT, Call, field
 
 if TYPE_CHECKING:
-    from serving.trino.peers import Peers
-    from serving.trino.pins import PinnedState, Pins
-    from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
+    from thermocline.serving.trino.peers import Peers
+    from thermocline.serving.trino.pins import PinnedState, Pins
+    from thermocline.serving.trino.snapshots import NamedSnapshot, NamedSnapshots
 
 __all__ = ["Endpoint", "HotTable", "Refusal"]
 

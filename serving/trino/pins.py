@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import LiveViewRefused
 
 if TYPE_CHECKING:
-    from serving.hot.view import HotView
     from thermocline.process.clock import Clock
+    from thermocline.serving.hot.view import HotView
 
 __all__ = ["PinnedState", "Pins"]
 

@@ -11,24 +11,24 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from serving.follower import FOLLOW_SECONDS, look_seconds
-from serving.layout import HOT, SERVER_NAME
-from serving.refreshing import pause_between, refresh_until
-from serving.tables import ServedTable, open_tables
-from serving.trino.endpoint import Endpoint
-from serving.trino.listener import Listener, tls_of
-from serving.trino.peers import peers_of
-from serving.trino.pins import Pins
-from serving.trino.snapshots import NamedSnapshot, NamedSnapshots
 from thermocline.errors import LiveViewRefused, NotReady, TableMissing
 from thermocline.process.clock import SystemClock
+from thermocline.serving.read.tables import ServedTable, open_tables
+from thermocline.serving.store.layout import HOT, SERVER_NAME
+from thermocline.serving.tail.follower import FOLLOW_SECONDS, look_seconds
+from thermocline.serving.tail.refreshing import pause_between, refresh_until
+from thermocline.serving.trino.endpoint import Endpoint
+from thermocline.serving.trino.listener import Listener, tls_of
+from thermocline.serving.trino.peers import peers_of
+from thermocline.serving.trino.pins import Pins
+from thermocline.serving.trino.snapshots import NamedSnapshot, NamedSnapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from serving.hot.view import HotView
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.hot.view import HotView
     from thermocline.settings import Settings
 
 __all__ = ["TrinoTable", "run_endpoint"]

@@ -15,22 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.hot.scan import ABSENT_NAMES, PAYLOAD
-from serving.trino.blocks import as_served, value_in
-from serving.where.key_range import PREFIXES_MAX, KeyRange
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import unpack_arrays
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import absent_columns
 from thermocline.rules.hot_columns import DELETED, HIDDEN, hot_columns, kept_columns
 from thermocline.rules.keys import decode_arrays
+from thermocline.serving.hot.scan import ABSENT_NAMES, PAYLOAD
+from thermocline.serving.trino.blocks import as_served, value_in
+from thermocline.serving.where.key_range import PREFIXES_MAX, KeyRange
 
 if TYPE_CHECKING:
-    from serving.hot.record import HotRow
-    from serving.hot.view import HotView
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.hot_columns import HotColumn
     from thermocline.rules.seam import Seam
+    from thermocline.serving.hot.record import HotRow
+    from thermocline.serving.hot.view import HotView
 
 __all__ = ["Part", "Scan", "columns_of", "parts", "rows_of", "scan_of"]
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serving.hot.leases import ReaderLease, Terms
 from thermocline.errors import LiveViewRefused
+from thermocline.serving.hot.leases import ReaderLease, Terms
 
 if TYPE_CHECKING:
-    from serving.cold.index import ColdIndex
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam
+    from thermocline.serving.cold.index import ColdIndex
 
 __all__ = ["NamedSnapshot", "NamedSnapshots"]
 
@@ -34,7 +34,7 @@ LOOK_AGAIN_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class NamedSnapshot:
-    """What hot records are laid over, as `serving.compatibility` has it."""
+    """What hot records are laid over, as `serving.hot.compatibility` has it."""
 
     snapshot_id: int
     seam: Seam

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from serving.where.key_range import PREFIXES_MAX
-from serving.where.predicate import Comparison, Either, Every, OneOf, Operator, Predicate, Value
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import Column
+from thermocline.serving.where.key_range import PREFIXES_MAX
+from thermocline.serving.where.predicate import Comparison, Either, Every, OneOf, Operator, Predicate, Value
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable

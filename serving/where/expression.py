@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from duckdb import CoalesceOperator, ColumnExpression, ConstantExpression, Expression, FunctionExpression
 
-from serving.where.predicate import (
+from thermocline.rules.definition import Column
+from thermocline.serving.where.predicate import (
     Comparison,
     Either,
     Every,
@@ -20,7 +21,6 @@ from serving.where.predicate import (
     Predicate,
     Value,
 )
-from thermocline.rules.definition import Column
 
 _OPERATORS: Final[Mapping[Operator, Callable[[Any, Any], Expression]]] = {
     "=": eq,

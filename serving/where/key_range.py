@@ -8,8 +8,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from serving.where.predicate import Comparison, Either, Every, OneOf, Predicate, Value
 from thermocline.rules.keys import bucket_of, encode_one, prefix_end
+from thermocline.serving.where.predicate import Comparison, Either, Every, OneOf, Predicate, Value
 
 if TYPE_CHECKING:
     from thermocline.iceberg.sparse_index import SparseIndex

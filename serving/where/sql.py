@@ -15,7 +15,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from serving.where.predicate import (
+from thermocline.errors import BadParameter
+from thermocline.rules import scalars
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import PROVENANCE, Column, LiveTable
+from thermocline.serving.where.predicate import (
     Comparison,
     Either,
     Every,
@@ -27,10 +31,6 @@ from serving.where.predicate import (
     Predicate,
     Value,
 )
-from thermocline.errors import BadParameter
-from thermocline.rules import scalars
-from thermocline.rules.column_types import Kind
-from thermocline.rules.definition import PROVENANCE, Column, LiveTable
 
 NAME: Final = "where"
 LENGTH_MAX: Final = 16_384

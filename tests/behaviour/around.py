@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ingest.batch import BatchResult
-from ingest.engine import Engine
-from ingest.owner import Owner
+from thermocline.ingest.batch.batch import BatchResult
+from thermocline.ingest.engine.engine import Engine
+from thermocline.ingest.owner.owner import Owner
 
 
 def nothing() -> None:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import httpx
 
-from embedded.ports import HOST, free_ports
-from embedded.process import GuardedProcess, end_of
+from thermocline.dev.ports import HOST, free_ports
+from thermocline.dev.process import GuardedProcess, end_of
 from thermocline.jvm.cache import cache_folder, made_once
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import JavaHome, find_java

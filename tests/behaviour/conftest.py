@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
-from embedded.stack import TABLE, Stack
-from ingest.create import create_table
-from ingest.engine import Engine, start_engine
-from ingest.owner import Owner
-from ingest.spark import start_spark
 from tests.brokers import Brokers
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.ingest.engine.engine import Engine, start_engine
+from thermocline.ingest.engine.spark import start_spark
+from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.table.create import create_table
 from thermocline.process.clock import SystemClock
 
 

@@ -21,13 +21,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyiceberg.table import Table
 
-from embedded.oracle import Acknowledged, RowKey, row_of
-from embedded.stack import Stack
-from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli import entry
+from thermocline.dev.oracle import Acknowledged, RowKey, row_of
+from thermocline.dev.stack import Stack
 from thermocline.errors import ThermoclineError, TopicMissing
 from thermocline.iceberg.catalog import SnapshotState, current_state, load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.settings import Settings, load_settings

@@ -11,11 +11,11 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from embedded.stack import NO_CERTIFICATES, TABLE, Stack
-from serving import private
-from serving.client import Client
 from tests.behaviour.cases import CASES
 from tests.behaviour.topic import APP
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import NO_CERTIFICATES, TABLE, Stack
+from thermocline.serving.read import private
 
 Rows = dict[str, dict[str, str]]
 

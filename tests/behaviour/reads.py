@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from embedded.oracle import RowKey
-from serving.client import Client
 from tests.behaviour.topic import APP, Topic
+from thermocline.cli.server_answers import Client
+from thermocline.dev.oracle import RowKey
 from thermocline.errors import ThermoclineError
 from thermocline.rules.seam import Seam
 

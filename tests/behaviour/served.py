@@ -7,14 +7,14 @@ import threading
 
 import uvicorn
 
-from serving.app import create_app
-from serving.client import Client
-from serving.server import load_definitions
-from serving.tables import open_tables
-from serving.tailer import run_tailer
-from serving.tailer_status import forget_status
 from tests.behaviour.live import Live
 from tests.behaviour.reads import Reads, write
+from thermocline.cli.server_answers import Client
+from thermocline.serving.http.app import create_app
+from thermocline.serving.process.server import load_definitions
+from thermocline.serving.read.tables import open_tables
+from thermocline.serving.tail.tailer import run_tailer
+from thermocline.serving.tail.tailer_status import forget_status
 
 
 class Served:

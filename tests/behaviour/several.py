@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from embedded.stack import Command, Stack
 from tests.behaviour.live import Live
+from thermocline.dev.stack import Command, Stack
 
 PATIENCE_SECONDS = 120.0
 

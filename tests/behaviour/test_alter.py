@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.owner import Owner
-from serving import private
-from serving.client import Client
 from tests.behaviour.topic import APP, Topic
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import AlterationRefused, DefinitionDiffers, ExitCode
 from thermocline.iceberg.catalog import current_state, find_table, load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import PROVENANCE
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.full

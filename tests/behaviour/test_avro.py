@@ -18,17 +18,17 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
 from tests.brokers import Brokers
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode, RegistryUnreachable
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER
 from thermocline.schemas import registry as schema_registry
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 NAME = "readings"

@@ -14,16 +14,16 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from embedded.stack import Stack
-from ingest.create import create_table
-from ingest.engine import Engine, start_engine
-from ingest.owner import Owner
-from maintenance.upkeep import TableUpkeep
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
+from thermocline.ingest.engine.engine import Engine, start_engine
+from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.table.create import create_table
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.clock import SystemClock
 from thermocline.settings import load_settings
 

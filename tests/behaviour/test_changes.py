@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from embedded.stack import TABLE, TOPIC, Stack
-from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from thermocline.client import Client, Problem
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.iceberg.catalog import open_table
 from thermocline.iceberg.lineage import lineage
+from thermocline.ingest.owner.owner import Owner
 
 Rows = dict[tuple[str, str], dict[str, Any]]
 KEYS = ("plan", "city", "zip")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from embedded.stack import TOPIC, Stack
 from tests.behaviour.topic import APP, Topic
+from thermocline.dev.stack import TOPIC, Stack
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 

@@ -21,17 +21,17 @@ from urllib.parse import unquote, urlsplit
 import psutil
 import pytest
 
-from embedded.spark_cluster import LocalSparkCluster, SparkWorker
-from embedded.stack import TABLE, TOPIC, Stack
-from ingest.owner import Owner
 from tests.behaviour.armed import has_fired
 from tests.behaviour.live import wait_for
 from tests.behaviour.test_kills import check_table
 from tests.behaviour.topic import APP, Topic
 from tests.failpoints.arming import arm, disarm, fired
 from tests.failpoints.firing import environment
+from thermocline.dev.spark_cluster import LocalSparkCluster, SparkWorker
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.settings import PassThrough, Settings
 

@@ -24,18 +24,18 @@ import pyarrow as pa
 import pytest
 from psycopg.types.string import TextLoader
 
-from embedded.stack import Command, Stack
-from ingest.owner import Owner
-from serving import private
 from tests.behaviour.change_capture import LocalConnect, LocalRegistry
 from tests.docs.examples import PAGE
 from tests.ingest.postgres import HOST, local_postgres
 from thermocline.cli import entry
+from thermocline.dev.stack import Command, Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import PROVENANCE
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.full

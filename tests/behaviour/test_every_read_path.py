@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 import pytest
 from pyspark.sql import SparkSession
 
-from embedded.stack import TABLE, TOPIC, Stack
-from ingest.owner import Owner
 from tests.behaviour.cases import CASES, POISON_COUNT, Case, Raw, Write
 from tests.behaviour.read_paths import READ_PATHS, Rows
 from tests.behaviour.topic import APP, Topic
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 
 MOMENTS = ["before a commit", "after the commit", "beyond the seam", "after the second commit"]
 PARTITIONS = 4

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.owner import Owner
-from serving import private
-from serving.client import Client
-from serving.encode import FORMATS
-from serving.wanted import Wanted
 from tests.behaviour.topic import APP, Topic
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.firing import environment
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.ingest.owner.owner import Owner
 from thermocline.rules.read_point import ReadPoint
+from thermocline.serving.read import private
+from thermocline.serving.read.encode import FORMATS
+from thermocline.serving.read.wanted import Wanted
 
 USERS = [f"u{number}" for number in range(12)]
 KEYS = ("plan", "city", "zip")

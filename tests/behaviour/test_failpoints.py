@@ -14,15 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from embedded.stack import Stack
-from ingest import turns
-from ingest.owner import Owner
-from ingest.quarantine import open_quarantine, read_rows
 from tests.behaviour.armed import FAILS_BEFORE, armed_owners, error_like, has_fired
 from tests.behaviour.live import KEYED, MANY, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
+from thermocline.dev.stack import Stack
 from thermocline.errors import (
     CommitUnknown,
     ExitCode,
@@ -33,6 +30,9 @@ from thermocline.errors import (
 )
 from thermocline.iceberg.catalog import open_catalog, state_of
 from thermocline.iceberg.files import local_path, plan_files
+from thermocline.ingest.owner import turns
+from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.quarantine import open_quarantine, read_rows
 from thermocline.kafka.log import Log
 
 pytestmark = pytest.mark.full

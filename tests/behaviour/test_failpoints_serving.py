@@ -17,10 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import follower, private, tailer
-from serving.hot import tier
 from tests.behaviour.armed import armed_by, error_like, has_fired
 from tests.behaviour.live import MANY, Live
 from tests.behaviour.reads import write
@@ -28,6 +24,11 @@ from tests.behaviour.served import Served
 from tests.behaviour.topic import APP
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
+from thermocline.dev.stack import Stack
+from thermocline.ingest.owner.owner import Owner
+from thermocline.serving.hot import tier
+from thermocline.serving.read import private
+from thermocline.serving.tail import follower, tailer
 
 pytestmark = pytest.mark.full
 

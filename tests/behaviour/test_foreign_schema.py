@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from embedded.broker import LocalKafka
 from tests.brokers import Brokers
 from thermocline import cli
+from thermocline.dev.broker import LocalKafka
 from thermocline.iceberg.catalog import open_table
 from thermocline.settings import load_settings
 

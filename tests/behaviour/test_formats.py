@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from embedded.stack import Stack
-from ingest.engine import start_engine
-from ingest.owner import Owner
-from serving import private
 from tests.brokers import Brokers
 from tests.docs.examples import EXAMPLES, Example
 from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
+from thermocline.ingest.engine.engine import start_engine
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import json_row
 from thermocline.schemas import registry as schema_registry
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 # Change events in Avro; with --full, all of the page.

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.owner import Owner
 from tests.behaviour.topic import APP, Topic
 from tests.failpoints.firing import environment
 from thermocline.client import Client, JobFailed
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.ingest.owner.owner import Owner
 
 ENTITIES = 2_000
 # More than an answer about a job, and less than one of its files.

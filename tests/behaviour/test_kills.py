@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.owner import Owner
-from serving.client import Client
 from tests.behaviour.armed import has_fired
 from tests.behaviour.reads import Reads, write
 from tests.behaviour.topic import Topic
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.firing import environment
 from tests.packages import put_packages_of_our_names
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path, plan_files
+from thermocline.ingest.owner.owner import Owner
 
 # In the order of a batch. Taking ownership publishes a commit, too.
 OWNER_KILLS = {

@@ -9,10 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
-from embedded.stack import TABLE, Stack
-from ingest.owner import Owner
 from tests.behaviour.cases import CASES
 from tests.behaviour.read_paths import READ_PATHS
 from tests.behaviour.test_every_read_path import (
@@ -25,7 +21,11 @@ from tests.behaviour.test_every_read_path import (
 )
 from thermocline.cli import entry
 from thermocline.client import Client
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
+from thermocline.dev.stack import TABLE, Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 
 pytestmark = pytest.mark.full
 JOBS = "s3://lake/extracts"

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from embedded.broker import LocalKafka
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
+from thermocline.dev.broker import LocalKafka
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
 from thermocline.kafka import shared_tail
 from thermocline.kafka import tail as tail_module

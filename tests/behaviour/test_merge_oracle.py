@@ -9,16 +9,16 @@ from contextlib import ExitStack
 import pytest
 from pyspark.sql import SparkSession
 
-from embedded.oracle import RowKey
-from embedded.stack import Stack
-from ingest.engine import start_engine
-from ingest.owner import Owner
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.topic import APP
 from tests.tier import quick_or_full
+from thermocline.dev.oracle import RowKey
+from thermocline.dev.stack import Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.iceberg.files import DataFile, plan_files
+from thermocline.ingest.engine.engine import start_engine
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 
 # What each table of ours says beside its columns; both are fed the same records.

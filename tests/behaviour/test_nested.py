@@ -23,15 +23,15 @@ import pytest
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
 from tests.brokers import Brokers
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 NAME = "people"

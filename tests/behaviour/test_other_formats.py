@@ -22,21 +22,21 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from pyspark.sql import SparkSession
 
-from embedded.stack import Stack
-from ingest.create import create_table
-from ingest.owner import Owner
-from serving import private
-from serving.encode import FORMATS
 from tests.behaviour.cases import CASES, Raw, Write
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.topic import APP, UPDATED_AT
 from tests.transactions import wait_for_markers
+from thermocline.dev.stack import Stack
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
+from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.table.create import create_table
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
+from thermocline.serving.read import private
+from thermocline.serving.read.encode import FORMATS
 from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.full

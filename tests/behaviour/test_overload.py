@@ -15,13 +15,13 @@ import httpx
 import psutil
 import pytest
 
-from embedded.ports import free_ports
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from ingest.owner import Owner
-from serving.client import Client
 from tests.behaviour.test_server import attributes, lookup, replayed
 from tests.behaviour.topic import APP, Topic
+from thermocline.cli.server_answers import Client
+from thermocline.dev.ports import free_ports
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import ThermoclineError
+from thermocline.ingest.owner.owner import Owner
 
 pytestmark = pytest.mark.full
 

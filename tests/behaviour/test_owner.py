@@ -21,18 +21,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from py4j.protocol import Py4JJavaError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from embedded.oracle import RowKey
-from embedded.ports import free_ports
-from embedded.stack import NO_CERTIFICATES, TABLE, TOPIC, Stack
-from ingest import run as ingest_run
-from ingest import turns
-from ingest.batch import BatchResult
-from ingest.java import JavaCatalog
-from ingest.owner import Owner
 from tests.behaviour.around import Around, around_batches
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.torture import takeover
+from thermocline.dev.oracle import RowKey
+from thermocline.dev.ports import free_ports
+from thermocline.dev.stack import NO_CERTIFICATES, TABLE, TOPIC, Stack
 from thermocline.errors import (
     BadRecord,
     CommitUnknown,
@@ -45,6 +40,11 @@ from thermocline.errors import (
     TopicReplaced,
 )
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.ingest import run as ingest_run
+from thermocline.ingest.batch.batch import BatchResult
+from thermocline.ingest.commit.java import JavaCatalog
+from thermocline.ingest.owner import turns
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.rules.definition import OnError
 
@@ -285,7 +285,7 @@ def test_ingest_told_to_stop_while_it_waits_for_the_table_ends_without_starting_
     object_path = owner_object(rival_stack)
     elsewhere = {"boot_id": "another", "ended": "", "lease_seconds": 3_600}
     object_path.write_text(json.dumps(json.loads(object_path.read_text()) | elsewhere))
-    monkeypatch.setattr("ingest.run.start_engine", None)
+    monkeypatch.setattr("thermocline.ingest.run.start_engine", None)
     stop = threading.Event()
     stop.set()
     (ended,) = ingest_run.run(rival_stack.settings, [TABLE], once=False, stop=stop)

@@ -16,13 +16,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 
-from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
-from serving.entity import entity_of
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
+from thermocline.serving.read import private
+from thermocline.serving.read.entity import entity_of
 from thermocline.settings import Settings, load_settings
 
 SECTION = """

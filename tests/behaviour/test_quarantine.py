@@ -14,13 +14,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from py4j.protocol import Py4JJavaError
 
-from embedded.stack import Stack
-from ingest.commit import Committer
-from ingest.ownership import own_table
 from tests.behaviour.live import APPEND_TIME, KEYED, Live, wait_for
 from tests.behaviour.test_owner import LostAnswer
 from tests.behaviour.topic import APP, Topic, key_bytes
 from tests.ingest.small_ingest import java_store
+from thermocline.dev.stack import Stack
 from thermocline.errors import (
     BadRecord,
     DeadLetterRefused,
@@ -29,6 +27,8 @@ from thermocline.errors import (
     TopicMissing,
 )
 from thermocline.iceberg.catalog import open_catalog
+from thermocline.ingest.claim.ownership import own_table
+from thermocline.ingest.commit.commit import Committer
 
 LARGE = 2**40  # no int, but a long
 Show = Callable[..., dict[str, Any]]
@@ -498,7 +498,7 @@ def test_a_crash_after_the_commit_of_a_replay_repeats_nothing(
     live.ingest()
     live.widen()
     with monkeypatch.context() as patch:
-        patch.setattr("ingest.replay.remove", crash)
+        patch.setattr("thermocline.ingest.replay.replay.remove", crash)
         assert live.run("quarantine", "replay", live.name, "--all") == 130
     assert live.scores() == {"u1": LARGE, "u2": LARGE}
     assert live.kept() == {"0@0": 1, "0@1": 1}
@@ -546,7 +546,7 @@ def test_a_replay_whose_commit_is_unknown_keeps_the_quarantine(
             yield owned
 
     with monkeypatch.context() as patch:
-        patch.setattr("ingest.replay.own_table", own_and_lose)
+        patch.setattr("thermocline.ingest.replay.replay.own_table", own_and_lose)
         failed = show(live, "replay", "--all")
     assert (failed["code"], failed["exit_code"]) == ("commit-unknown", 4)
     assert live.kept() == {"0@0": 1}
@@ -673,7 +673,7 @@ def test_a_table_without_a_key_takes_each_record_once(
     live.widen()
     live.cut({0: 4})
     with monkeypatch.context() as patch:
-        patch.setattr("ingest.replay.remove", crash)
+        patch.setattr("thermocline.ingest.replay.replay.remove", crash)
         assert live.run("quarantine", "replay", live.name, f"{live.name}/0@1") == 130
 
     replayed = show(live, "replay", "--all")

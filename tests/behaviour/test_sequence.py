@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from embedded.stack import Stack
 from tests.behaviour.told import KEYS, Row, ToldTable, told_stack
 from tests.brokers import Brokers
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import load_table, open_catalog
 

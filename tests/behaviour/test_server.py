@@ -15,17 +15,17 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from embedded.oracle import Oracle, RowKey
-from embedded.stack import TABLE, TOPIC, Command, Stack
-from embedded.workload import Workload, produce
-from ingest.owner import Owner
-from serving import private
-from serving.client import Client
 from tests.behaviour.topic import APP, Topic, key_bytes
 from tests.failpoints.firing import environment
+from thermocline.cli.server_answers import Client
+from thermocline.dev.oracle import Oracle, RowKey
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.workload import Workload, produce
 from thermocline.errors import ReadPointGone
+from thermocline.ingest.owner.owner import Owner
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
+from thermocline.serving.read import private
 
 # Enough for the commits of a slow machine to come in between; a quick one stops after three of them.
 LOOKUPS_MAX = 20_000

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from embedded.ports import free_ports
-from embedded.stack import Stack
-from serving.client import Client
 from tests.behaviour.several import Several, said
 from tests.behaviour.topic import APP
 from thermocline.cli import entry
+from thermocline.cli.server_answers import Client
+from thermocline.dev.ports import free_ports
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode, NotReady, OffsetsGone
 
 pytestmark = pytest.mark.full

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from embedded.stack import Stack
-from serving import private
 from tests.behaviour.live import Live
 from thermocline.cli import entry
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.rules.read_point import ReadPoint
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from embedded.stack import Command, Stack
 from tests.behaviour.several import Several, said
 from tests.torture import takeover
+from thermocline.dev.stack import Command, Stack
 from thermocline.errors import OwnerLost
 
 NAMES = ("left", "right")

@@ -14,20 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from embedded.broker import LocalKafka
-from embedded.stack import Stack
-from ingest.batch import BatchResult
-from ingest.java import JavaCatalog
-from ingest.lease import OwnerLease
-from ingest.read_task import ReadTask
-from ingest.resume import accept_gap
-from ingest.spark import SparkEngine
-from serving.encode import READ_POINT_METADATA
 from tests.behaviour.around import Around, around_batches
 from tests.behaviour.live import KEYED, MANY, Live, Rows, replayed, wait_for
 from tests.behaviour.topic import APP, Topic
 from tests.ingest.small_ingest import java_store
 from tests.manual_clock import ManualClock
+from thermocline.dev.broker import LocalKafka
+from thermocline.dev.stack import Stack
 from thermocline.errors import (
     ClusterReplaced,
     DefinitionChanged,
@@ -44,9 +37,16 @@ from thermocline.errors import (
     TopicReplaced,
 )
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
+from thermocline.ingest.batch.batch import BatchResult
+from thermocline.ingest.batch.read_task import ReadTask
+from thermocline.ingest.claim.lease import OwnerLease
+from thermocline.ingest.commit.java import JavaCatalog
+from thermocline.ingest.engine.spark import SparkEngine
+from thermocline.ingest.table.resume import accept_gap
 from thermocline.kafka.log import Log, OffsetRange
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
+from thermocline.serving.read.encode import READ_POINT_METADATA
 from thermocline.text import typed as command_line
 
 USERS = range(20)

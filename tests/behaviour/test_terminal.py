@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from embedded.broker import LocalKafka
-from ingest import activity
-from ingest.activity import Activity, Watcher
-from ingest.create import create_table
-from ingest.run import run
 from tests.behaviour.topic import Topic
 from tests.brokers import Brokers
+from thermocline.dev.broker import LocalKafka
+from thermocline.ingest import activity
+from thermocline.ingest.activity import Activity, Watcher
+from thermocline.ingest.run import run
+from thermocline.ingest.table.create import create_table
 from thermocline.settings import Settings, load_settings
 
 CONFIG = """
@@ -86,7 +86,7 @@ def test_a_terminal_shows_them_and_no_words_of_a_jvm(kafka: LocalKafka, tmp_path
     shown, code = on_a_terminal(tmp_path, "ingest", "run", "--once")
     assert code == 0, shown
     assert f"starting {'Spark' if engine == 'spark' else 'the local engine'}" in shown
-    assert "INFO ingest.owner: committed  table=orders" in shown
+    assert "INFO thermocline.ingest.owner.owner: committed  table=orders" in shown
     assert "incubator" not in shown
     if engine == "spark":
         (path,) = re.findall(r"own words go into a file\s+path=(\S+)", shown)

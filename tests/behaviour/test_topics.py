@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource  # type: ignore[attr-defined]
 
-from embedded.broker import LocalKafka
 from tests.brokers import Brokers
 from thermocline import cli
+from thermocline.dev.broker import LocalKafka
 
 CONFIG = """
 [kafka]

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from embedded.stack import TABLE, TOPIC, Stack
-from ingest.open_transactions import PATIENCE_SECONDS
-from ingest.owner import Owner
-from serving.client import Client
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP, key_bytes, value_bytes
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.cli import entry
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.iceberg.catalog import load_table, open_catalog
+from thermocline.ingest.batch.open_transactions import PATIENCE_SECONDS
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.rules.seam import Seam
 from thermocline.settings import load_settings
-from views import transactions
+from thermocline.views import transactions
 
 pytestmark = pytest.mark.full
 

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pyarrow as pa
 
-from embedded.broker import LocalKafka
-from embedded.stack import Stack
-from ingest.owner import Owner
-from serving import private
+from thermocline.dev.broker import LocalKafka
+from thermocline.dev.stack import Stack
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
+from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
 KEYS = [f"k{number}" for number in range(8)]

@@ -6,7 +6,7 @@ import json
 
 from confluent_kafka import Producer
 
-from embedded.oracle import Oracle, RowKey
+from thermocline.dev.oracle import Oracle, RowKey
 from thermocline.settings import KafkaSettings
 
 APP = 7

@@ -6,10 +6,10 @@ import re
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from ingest import measures as ingest_measures
-from maintenance import measures as maintenance_measures
-from serving import measures
+from thermocline.ingest.owner import measures as ingest_measures
+from thermocline.maintenance import measures as maintenance_measures
 from thermocline.process import metrics
+from thermocline.serving.store import measures
 
 NAME = re.compile(r"\bthermocline_\w+")
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}

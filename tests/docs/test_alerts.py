@@ -15,7 +15,7 @@ from tests.docs.series import NAME, SERIES
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "thermocline.rules.yml"
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").iterdir())
-# Prometheus's own metric, of the job that docs/watching.md and ops/prometheus.yml name.
+# Prometheus's own metric, of the job that docs/watching.md and deploy/prometheus/prometheus.yml name.
 UP = 'up{job="thermocline"} == 0'
 SELECTOR = re.compile(r"\b(thermocline_\w+)\{(\w+)=")
 
@@ -38,7 +38,7 @@ def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None
     assert alert["annotations"]["summary"].endswith(".")
 
 
-@pytest.mark.parametrize("path", ["docs/watching.md", "ops/prometheus.yml"])
+@pytest.mark.parametrize("path", ["docs/watching.md", "deploy/prometheus/prometheus.yml"])
 def test_the_job_that_an_alert_asks_for_is_the_one_of_the_scrape(path: str) -> None:
     assert UP in [alert["expr"] for alert in ALERTS]
     assert "job_name: thermocline\n" in (ROOT / path).read_text()

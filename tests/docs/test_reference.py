@@ -13,14 +13,14 @@ import pytest
 from fastapi.openapi.utils import get_openapi
 from prometheus_client.metrics import MetricWrapperBase
 
-from ingest import measures as ingest_measures
-from maintenance import measures as maintenance_measures
-from serving import measures
-from serving.app import create_app
-from serving.tables import Tables
 from thermocline.cli.entry import all_commands
 from thermocline.errors import ExitCode, all_errors
+from thermocline.ingest.owner import measures as ingest_measures
+from thermocline.maintenance import measures as maintenance_measures
 from thermocline.process import metrics
+from thermocline.serving.http.app import create_app
+from thermocline.serving.read.tables import Tables
+from thermocline.serving.store import measures
 from thermocline.settings import ServingSettings, Settings, TableSettings
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -88,12 +88,12 @@ _LISTED: Final = (
         (Process.INGEST, Process.PUBLISHER, Process.TAILER, Process.COMMAND),
     ),
     # Ownership.
-    Failpoint("lease.read", _P, "ingest/lease.py", "before the lease is read", store_fails, _OWNER),
-    Failpoint("lease.write", _S, "ingest/lease.py", "the lease is written", disk_full, _OWNER),
+    Failpoint("lease.read", _P, "ingest/claim/lease.py", "before the lease is read", store_fails, _OWNER),
+    Failpoint("lease.write", _S, "ingest/claim/lease.py", "the lease is written", disk_full, _OWNER),
     Failpoint(
         "ownership.taken",
         _P,
-        "ingest/ownership.py",
+        "ingest/claim/ownership.py",
         "the epoch is raised, and the lease does not say so yet",
         catalog_away,
         _OWNER,
@@ -152,12 +152,12 @@ _LISTED: Final = (
     ),
     # A batch, in the order of what happens.
     Failpoint(
-        "owner.plan", _P, "ingest/owner.py", "before the log is asked what there is", kafka_away, _OWNER
+        "owner.plan", _P, "ingest/owner/owner.py", "before the log is asked what there is", kafka_away, _OWNER
     ),
     Failpoint(
         "read-task.chunk",
         _P,
-        "ingest/read_task.py",
+        "ingest/batch/read_task.py",
         "in the middle of reading: records were taken, and are not decoded yet",
         kafka_away,
         _TASK,
@@ -173,7 +173,7 @@ _LISTED: Final = (
     Failpoint(
         "bucket-task.probe",
         _P,
-        "ingest/bucket_task.py",
+        "ingest/batch/bucket_task.py",
         "before the rows that a batch replaces are looked for",
         store_fails,
         _TASK,
@@ -192,7 +192,7 @@ _LISTED: Final = (
     Failpoint(
         "bucket-task.done",
         _P,
-        "ingest/bucket_task.py",
+        "ingest/batch/bucket_task.py",
         "a bucket's files are written, and what is to commit them does not know them yet",
         memory_gone,
         _TASK,
@@ -200,7 +200,7 @@ _LISTED: Final = (
     Failpoint(
         "batch.gathered",
         _P,
-        "ingest/batch.py",
+        "ingest/batch/batch.py",
         "all files of a batch are written, and nothing is checked yet",
         engine_failed,
         _OWNER,
@@ -208,7 +208,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.check",
         _P,
-        "ingest/owner.py",
+        "ingest/owner/owner.py",
         "before the log is compared again with what was read of it",
         kafka_away,
         _OWNER,
@@ -233,7 +233,7 @@ _LISTED: Final = (
     Failpoint(
         "commit.refresh",
         _P,
-        "ingest/commit.py",
+        "ingest/commit/commit.py",
         "before a commit reads what it starts from",
         metadata_fails,
         _OWNER,
@@ -241,25 +241,27 @@ _LISTED: Final = (
     Failpoint(
         "commit.build",
         _S,
-        "ingest/commit.py",
+        "ingest/commit/commit.py",
         "manifests and metadata are made, unpublished",
         metadata_fails,
         _OWNER,
     ),
-    Failpoint("commit.publish", _S, "ingest/commit.py", "the metadata pointer is swapped", no_answer, _OWNER),
+    Failpoint(
+        "commit.publish", _S, "ingest/commit/commit.py", "the metadata pointer is swapped", no_answer, _OWNER
+    ),
     Failpoint(
         "commit.look",
         _P,
-        "ingest/commit.py",
+        "ingest/commit/commit.py",
         "before a commit whose answer was lost is looked for",
         metadata_fails,
         _OWNER,
     ),
-    Failpoint("commit.note", _S, "ingest/unknown.py", "an unknown commit is noted", disk_full, _OWNER),
+    Failpoint("commit.note", _S, "ingest/commit/unknown.py", "an unknown commit is noted", disk_full, _OWNER),
     Failpoint(
         "owner.landed",
         _P,
-        "ingest/owner.py",
+        "ingest/owner/owner.py",
         "a commit landed, and its owner still goes by the snapshot before it",
         kafka_away,
         _OWNER,
@@ -273,36 +275,51 @@ _LISTED: Final = (
         (Process.INGEST, Process.TASK),
     ),
     Failpoint(
-        "owner.reload", _P, "ingest/owner.py", "before an owner reads its table again", catalog_away, _OWNER
+        "owner.reload",
+        _P,
+        "ingest/owner/owner.py",
+        "before an owner reads its table again",
+        catalog_away,
+        _OWNER,
     ),
     # Unknown commits.
     Failpoint(
         "settle.delete",
         _S,
-        "ingest/reconcile.py",
+        "ingest/claim/reconcile.py",
         "a file of a commit that did not land goes",
         store_fails,
         _OWNER,
     ),
     Failpoint(
-        "settle.forget", _S, "ingest/unknown.py", "the note of a settled commit goes", store_fails, _OWNER
+        "settle.forget",
+        _S,
+        "ingest/commit/unknown.py",
+        "the note of a settled commit goes",
+        store_fails,
+        _OWNER,
     ),
     # Commands that commit.
     Failpoint(
         "alter.commit",
         _P,
-        "ingest/alter.py",
+        "ingest/table/alter.py",
         "before an altered definition is committed",
         kafka_away,
         _OWNER,
     ),
     Failpoint(
-        "resume.commit", _P, "ingest/resume.py", "before an accepted loss is committed", kafka_away, _OWNER
+        "resume.commit",
+        _P,
+        "ingest/table/resume.py",
+        "before an accepted loss is committed",
+        kafka_away,
+        _OWNER,
     ),
     Failpoint(
         "replay.commit",
         _P,
-        "ingest/replay.py",
+        "ingest/replay/replay.py",
         "replayed records' files are written, and not committed",
         kafka_away,
         _OWNER,
@@ -337,16 +354,18 @@ _LISTED: Final = (
     Failpoint(
         "tailer.check",
         _P,
-        "serving/tailer.py",
+        "serving/tail/tailer.py",
         "before the log is compared with the table",
         kafka_away,
         _TAILER,
     ),
-    Failpoint("tailer.poll", _S, "serving/tailer.py", "records are taken from the log", kafka_away, _TAILER),
+    Failpoint(
+        "tailer.poll", _S, "serving/tail/tailer.py", "records are taken from the log", kafka_away, _TAILER
+    ),
     Failpoint(
         "tailer.status",
         _P,
-        "serving/tailer_status.py",
+        "serving/tail/tailer_status.py",
         "before the tailer says how it is",
         disk_full,
         _TAILER,
@@ -400,7 +419,7 @@ _LISTED: Final = (
     Failpoint(
         "follower.look",
         _P,
-        "serving/follower.py",
+        "serving/tail/follower.py",
         "before the catalog is asked for a snapshot",
         catalog_away,
         _TAILER,
@@ -428,7 +447,7 @@ _LISTED: Final = (
     Failpoint(
         "reader.refresh",
         _P,
-        "serving/lookup.py",
+        "serving/read/lookup.py",
         "before a reader looks for a newer snapshot",
         store_fails,
         _READER,
@@ -436,7 +455,7 @@ _LISTED: Final = (
     Failpoint(
         "reader.switch",
         _P,
-        "serving/lookup.py",
+        "serving/read/lookup.py",
         "a newer snapshot is ready, and answers are still given from the one before",
         store_fails,
         _READER,
@@ -463,10 +482,15 @@ _LISTED: Final = (
         _READER,
     ),
     Failpoint(
-        "extract.begin", _P, "serving/extract.py", "before an extract's first row", duckdb_fails, _READER
+        "extract.begin", _P, "serving/read/extract.py", "before an extract's first row", duckdb_fails, _READER
     ),
     Failpoint(
-        "extract.bucket", _P, "serving/extract.py", "before each bucket of an extract", duckdb_fails, _READER
+        "extract.bucket",
+        _P,
+        "serving/read/extract.py",
+        "before each bucket of an extract",
+        duckdb_fails,
+        _READER,
     ),
 )
 

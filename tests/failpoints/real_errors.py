@@ -66,12 +66,12 @@ def duckdb_fails(detail: str) -> Exception:
 
 def metadata_fails(detail: str) -> Exception:
     """The catalog, or the store of its metadata, could not be asked."""
-    return _made("ingest.metadata", "MetadataError", detail)
+    return _made("thermocline.ingest.commit.metadata", "MetadataError", detail)
 
 
 def no_answer(detail: str) -> Exception:
     """The catalog does not answer a commit."""
-    return _made("ingest.metadata", "NoAnswer", detail)
+    return _made("thermocline.ingest.commit.metadata", "NoAnswer", detail)
 
 
 def _made(module: str, name: str, *arguments: Any) -> Exception:

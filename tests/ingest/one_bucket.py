@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.files_by_bucket import FilesByBucket, after_commit, by_bucket
-from ingest.tiers import MERGED_BYTES_MAX
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import RowOrigin, local_path
+from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
+from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from thermocline.ingest.batch.tiers import MERGED_BYTES_MAX
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from ingest.judgement import Judgement, Origin, Outcome
-from ingest.quarantine import SeenRecords
-from ingest.replay import _Replaying
 from tests.newest import newest
 from thermocline.iceberg.reading import Life, Reading
+from thermocline.ingest.quarantine import SeenRecords
+from thermocline.ingest.replay.judgement import Judgement, Origin, Outcome
+from thermocline.ingest.replay.replay import _Replaying
 from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
@@ -193,8 +193,8 @@ class RandomHistory:
         """A replay of this history: all its own, but for the log and the table's files."""
         row = self.row
         live = {} if row is None else {KEY: Origin(row.topic, 0, row.offset, row.timestamp_ms)}
-        monkeypatch.setattr("ingest.evidence.read_ranges", self._read)
-        monkeypatch.setattr("ingest.replay.live_rows", lambda *_: live)
+        monkeypatch.setattr("thermocline.ingest.replay.evidence.read_ranges", self._read)
+        monkeypatch.setattr("thermocline.ingest.replay.replay.live_rows", lambda *_: live)
         known = slice(self.first_known, None)
         stand_ins: dict[str, Any] = {
             "state": SimpleNamespace(cluster_id="c", topic_ids={}, seam=self.seams[-1]),

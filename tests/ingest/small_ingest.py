@@ -16,21 +16,21 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyroaring import BitMap
 
-from ingest.accounting import Accounting
-from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import TableChange
-from ingest.commit import Committer
-from ingest.create import create_java_table
-from ingest.files_by_bucket import by_bucket, with_held
-from ingest.java import JavaCatalog
-from ingest.java_metadata import JavaMetadata
-from ingest.ownership import Claim, Owned
 from tests.ingest.postgres import Loss
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, local_path, plan_files
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
+from thermocline.ingest.batch.files_by_bucket import by_bucket, with_held
+from thermocline.ingest.claim.ownership import Claim, Owned
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Committer
+from thermocline.ingest.commit.java import JavaCatalog
+from thermocline.ingest.commit.java_metadata import JavaMetadata
+from thermocline.ingest.table.create import create_java_table
 from thermocline.kafka.log import OffsetRange
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable

@@ -15,8 +15,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from ingest.bad_records import BadRecords, BadRecordsPolicy
-from ingest.quarantine import (
+from thermocline.cli.entry import run
+from thermocline.errors import CatalogUnreachable, CommitRejected, ExitCode
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.files import local_path
+from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
+from thermocline.ingest.batch.read_task import ReadReport
+from thermocline.ingest.quarantine import (
     KEEP_ATTEMPTS_MAX,
     KEPT_SMALL,
     SCHEMA,
@@ -28,11 +33,6 @@ from ingest.quarantine import (
     reopen_quarantine,
     write_quarantine_file,
 )
-from ingest.read_task import ReadReport
-from thermocline.cli.entry import run
-from thermocline.errors import CatalogUnreachable, CommitRejected, ExitCode
-from thermocline.iceberg.catalog import open_catalog
-from thermocline.iceberg.files import local_path
 from thermocline.rules.definition import OnError
 from thermocline.settings import load_settings
 
@@ -60,7 +60,7 @@ def quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     catalog.create_namespace("app")
     create_quarantine(catalog, "app.profiles")
     # Whose the table is makes no difference to what is purged, and takes a JVM to tell.
-    monkeypatch.setattr("ingest.quarantined.own_table", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("thermocline.ingest.replay.quarantined.own_table", lambda *_, **__: nullcontext())
     return open_quarantine(catalog, "profiles", "app.profiles")
 
 

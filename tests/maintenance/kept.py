@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ingest.commit import Landed
-from maintenance.run import OwnedTable
-from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import Ingest
 from tests.manual_clock import ManualClock
+from thermocline.ingest.commit.commit import Landed
+from thermocline.maintenance.run import OwnedTable
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.settings import MaintenanceSettings
 
 T = TypeVar("T")

@@ -14,17 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
-from ingest.alter import _commit
-from ingest.bucket_task import BucketResult
-from ingest.change import TableChange
-from ingest.commit import Landed
-from ingest.content_files import ContentFiles
-from ingest.files_by_bucket import by_bucket
-from ingest.resume import rebase_onto
-from maintenance import merge
-from maintenance.measure import Measurer
-from maintenance.plan import Costs, Reads, plan_of
-from maintenance.run import OwnedTable
 from tests.ingest.small_ingest import NAME, Ingest, Key, settings_of
 from tests.maintenance.kept import Inline, Kept, kept_up
 from tests.tier import is_full
@@ -33,13 +22,24 @@ from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import listed_files, local_path, plan_files
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.batch.files_by_bucket import by_bucket
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.commit.content_files import ContentFiles
+from thermocline.ingest.table.alter import _commit
+from thermocline.ingest.table.resume import rebase_onto
+from thermocline.maintenance import merge
+from thermocline.maintenance.measure import Measurer
+from thermocline.maintenance.plan import Costs, Reads, plan_of
+from thermocline.maintenance.run import OwnedTable
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.bucket_change import FACTOR_MAX
 from thermocline.rules.keys import buckets as buckets_of
 from thermocline.rules.keys import encode_one
-from verify.history import histories_of
-from verify.structure import structure_findings
+from thermocline.verify.history import histories_of
+from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 

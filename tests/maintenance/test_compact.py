@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance import merge
-from maintenance.compact import Compacted, CompactionTask
-from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.rewrite import _field_ids, column_ids
 from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.maintenance import merge
+from thermocline.maintenance.compact import Compacted, CompactionTask
+from thermocline.maintenance.landing import landing
 from thermocline.rules.decode import decoder_for, json_row, natural_values, records_table
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table

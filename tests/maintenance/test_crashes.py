@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from maintenance.run import OwnedTable
 from tests.failpoints.point import Process
 from tests.failpoints.points import POINTS, points_of
 from tests.ingest.small_ingest import Ingest, settings_of
 from tests.maintenance.kept import HOURS, Inline, Kept, upkeep_of
 from tests.manual_clock import ManualClock
 from thermocline import failpoints
+from thermocline.maintenance.run import OwnedTable
 
 pytestmark = [pytest.mark.jvm, pytest.mark.full]
 

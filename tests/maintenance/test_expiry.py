@@ -8,8 +8,8 @@ from typing import Any
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
 
-from maintenance.expiry import KeepRule, expirable
 from thermocline.iceberg.lineage import lineage
+from thermocline.maintenance.expiry import KeepRule, expirable
 
 NOW_MS = 10**12
 HOUR_MS = 3_600_000

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
-from ingest.java import small_jvm
-from ingest.unknown import UnknownCommit, write_note
-from maintenance.run import OwnedTable
-from maintenance.sweep import reachable_from
 from tests.http_proxy import OF_A_STORE, HttpProxy, RandomFaults
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, upkeep_of
 from tests.manual_clock import ManualClock
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
 from thermocline.iceberg.files import place_of
+from thermocline.ingest.commit.java import small_jvm
+from thermocline.ingest.commit.unknown import UnknownCommit, write_note
+from thermocline.maintenance.run import OwnedTable
+from thermocline.maintenance.sweep import reachable_from
 from thermocline.settings import CatalogSettings, PassThrough, Settings
 
 pytestmark = [pytest.mark.jvm, pytest.mark.full]

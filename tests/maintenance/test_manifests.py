@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from maintenance.manifests import FILES_MAX, GROUPS_MAX, MANIFEST_BYTES, MANIFESTS_ADDED, buckets_together
-from maintenance.measure import BucketMeasure, FileMeasure, ManifestMeasure, TableMeasure
+from thermocline.maintenance.manifests import (
+    FILES_MAX,
+    GROUPS_MAX,
+    MANIFEST_BYTES,
+    MANIFESTS_ADDED,
+    buckets_together,
+)
+from thermocline.maintenance.measure import BucketMeasure, FileMeasure, ManifestMeasure, TableMeasure
 
 MERGED_BY_ICEBERG = 100
 """Iceberg's ``commit.manifest.min-count-to-merge``."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.change import TableChange
-from ingest.commit import Landed
-from ingest.spark import start_spark
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.engine.spark import start_spark
 from thermocline.settings import Settings
 
 pytestmark = [pytest.mark.jvm, pytest.mark.full]

@@ -11,11 +11,11 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 
-import maintenance.measure
-from maintenance.measure import Measurer, TableMeasure
 from tests.ingest.small_ingest import Ingest, settings_of
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, ListedFile, listed_files
+from thermocline.maintenance import measure as measure_module
+from thermocline.maintenance.measure import Measurer, TableMeasure
 
 pytestmark = pytest.mark.jvm
 
@@ -29,7 +29,7 @@ def test_what_the_metadata_says_is_what_the_files_are(
         manifests[one.manifest_path] += 1
         return listed_files(io, one)
 
-    monkeypatch.setattr(maintenance.measure, "listed_files", counted)
+    monkeypatch.setattr(measure_module, "listed_files", counted)
     ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db"), jvm, seed=4)
     measurer = Measurer(ingest.definition)
     for _ in range(8):

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from maintenance.merge import BYTES_IN_MEMORY, FOLDER_PREFIX, merged_rows
 from thermocline.iceberg.files import DataFile
+from thermocline.maintenance.merge import BYTES_IN_MEMORY, FOLDER_PREFIX, merged_rows
 from thermocline.rules.definition import LiveTable
 
 DEFINITION = LiveTable.build(

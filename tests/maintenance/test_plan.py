@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
-from maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
-from maintenance.plan import FORCED_DEAD_RATIO, TASK_BYTES_MAX, Budget, Costs, Plan, Reads, plan_of
 from tests.ingest.one_bucket import DEFINITION as PROFILES
 from thermocline.cli.maintain import _advice
 from thermocline.iceberg.read_counts import ReadRates
+from thermocline.maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of
+from thermocline.maintenance.plan import (
+    FORCED_DEAD_RATIO,
+    TASK_BYTES_MAX,
+    Budget,
+    Costs,
+    Plan,
+    Reads,
+    plan_of,
+)
 from thermocline.settings import MaintenanceSettings
 
 MB = 1_000_000

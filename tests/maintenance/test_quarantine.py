@@ -19,7 +19,13 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
-from ingest.quarantine import (
+from tests.maintenance.kept import HOURS, SETTINGS
+from tests.manual_clock import ManualClock
+from thermocline import failpoints
+from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.expired import waiting_notes
+from thermocline.iceberg.files import local_path
+from thermocline.ingest.quarantine import (
     SCHEMA,
     SeenRecords,
     create_quarantine,
@@ -29,18 +35,12 @@ from ingest.quarantine import (
     remove,
     write_quarantine_file,
 )
-from maintenance.cleaning import Cleaning
-from maintenance.journal import Journal
-from maintenance.orphans import remove_orphans
-from maintenance.quarantine import tend_quarantine
-from maintenance.sweep import Stopped, sweep
-from maintenance.upkeep import TableUpkeep
-from tests.maintenance.kept import HOURS, SETTINGS
-from tests.manual_clock import ManualClock
-from thermocline import failpoints
-from thermocline.iceberg.catalog import open_catalog
-from thermocline.iceberg.expired import waiting_notes
-from thermocline.iceberg.files import local_path
+from thermocline.maintenance.cleaning import Cleaning
+from thermocline.maintenance.journal import Journal
+from thermocline.maintenance.orphans import remove_orphans
+from thermocline.maintenance.quarantine import tend_quarantine
+from thermocline.maintenance.sweep import Stopped, sweep
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.settings import CatalogSettings
 
 Load = Callable[[], Table]

@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance import merge
-from maintenance.compact import CompactionTask
-from maintenance.landing import landing
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path
 from thermocline.iceberg.row_lineage import LINEAGE
+from thermocline.maintenance import merge
+from thermocline.maintenance.compact import CompactionTask
+from thermocline.maintenance.landing import landing
 
 Lineage = tuple[int, int]
 

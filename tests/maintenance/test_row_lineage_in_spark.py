@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.spark import start_spark
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import Kept, kept_up
 from thermocline.iceberg.lineage import lineage
+from thermocline.ingest.engine.spark import start_spark
 from thermocline.settings import Settings
 
 pytestmark = [pytest.mark.jvm, pytest.mark.full]

@@ -16,17 +16,6 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from ingest.change import TableChange
-from ingest.commit import Landed
-from ingest.files_by_bucket import by_bucket
-from ingest.unknown import UnknownCommit, remove_note, write_note
-from maintenance import manifests
-from maintenance.journal import Step
-from maintenance.plan import Plan, PlannedTask
-from maintenance.planning import BEHIND_PLANS
-from maintenance.run import OwnedTable
-from maintenance.sweep import sweep
-from maintenance.upkeep import TableUpkeep
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, kept_up, wait_for
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
@@ -34,8 +23,19 @@ from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, known_not
 from thermocline.iceberg.expired import write_note as write_expiry
 from thermocline.iceberg.files import Deletes, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
+from thermocline.ingest.batch.files_by_bucket import by_bucket
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.commit.unknown import UnknownCommit, remove_note, write_note
+from thermocline.maintenance import manifests
+from thermocline.maintenance.journal import Step
+from thermocline.maintenance.plan import Plan, PlannedTask
+from thermocline.maintenance.planning import BEHIND_PLANS
+from thermocline.maintenance.run import OwnedTable
+from thermocline.maintenance.sweep import sweep
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.metrics import REGISTRY
-from verify.structure import structure_findings
+from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 
@@ -117,7 +117,7 @@ def test_manifests_are_put_in_order_of_buckets_and_the_table_says_the_same(
     monkeypatch.setattr(TableUpkeep, "held", lambda _: {file.path for file in kept.ingest.files()})
     monkeypatch.setattr(manifests, "MANIFESTS_ADDED", 0)
     monkeypatch.setattr(manifests, "MANIFEST_BYTES_MIN", 1)
-    monkeypatch.setattr("maintenance.plan.FORCED_DEAD_RATIO", 2.0)  # nothing else is rewritten
+    monkeypatch.setattr("thermocline.maintenance.plan.FORCED_DEAD_RATIO", 2.0)  # nothing else is rewritten
     kept.upkeep.planning.settings = SETTINGS.model_copy(update={"lookups_per_second": 0, "scans_per_hour": 0})
     kept.batches(12)
     before = kept.ingest.owned.table
@@ -320,7 +320,7 @@ def test_a_round_of_maintenance_goes_on_until_no_more_snapshots_expire(
 ) -> None:
     """Goal: `maintain run` does not call a neglected table done. Method: few snapshots expire in a commit."""
     for module in ("expiry", "expiring"):
-        monkeypatch.setattr(f"maintenance.{module}.EXPIRED_AT_ONCE_MAX", 2)
+        monkeypatch.setattr(f"thermocline.maintenance.{module}.EXPIRED_AT_ONCE_MAX", 2)
     grown.clock.advance(5 * HOURS)
     grown.turn()
     while grown.upkeep.is_busy:
@@ -364,7 +364,7 @@ def test_a_tag_that_is_made_while_its_snapshot_is_about_to_expire_stays(
     count = len(grown.ingest.owned.table.snapshots())
     grown.clock.advance(5 * HOURS)
     with monkeypatch.context() as patch:
-        patch.setattr("maintenance.expiring.write_note", tag_and_write)
+        patch.setattr("thermocline.maintenance.expiring.write_note", tag_and_write)
         grown.turn()
     assert len(grown.ingest.owned.table.snapshots()) == count
     grown.clock.advance(601)
@@ -379,7 +379,7 @@ def test_where_files_can_not_be_listed_nothing_expires(grown: Kept, monkeypatch:
     count = len(grown.ingest.owned.table.snapshots())
     grown.clock.advance(5 * HOURS)
     with monkeypatch.context() as patch:
-        patch.setattr("maintenance.sweep.can_list", lambda _: False)
+        patch.setattr("thermocline.maintenance.sweep.can_list", lambda _: False)
         grown.turn()
         assert len(grown.ingest.owned.table.snapshots()) == count
     grown.clock.advance(601)
@@ -549,7 +549,7 @@ def test_files_stay_of_snapshots_that_expire_while_a_sweep_begins(
             grown.turn()
         return iter(found)
 
-    monkeypatch.setattr("maintenance.sweep.waiting_notes", notes)
+    monkeypatch.setattr("thermocline.maintenance.sweep.waiting_notes", notes)
     assert sweep(load, int(4 * HOURS * 1000), grown.clock).files > 0
     assert second_ids[0] not in {one.snapshot_id for one in grown.ingest.owned.table.snapshots()}
     for snapshot_id in second_ids:

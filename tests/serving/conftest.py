@@ -25,13 +25,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
-from ingest.bucket_task import run_bucket_task
-from ingest.files_by_bucket import after_commit, by_bucket
-from serving.cold import folder as cold_folder
-from serving.cold.folder import ColdFolder
-from serving.cold.manifest import source_of
-from serving.hot.tier import HotTier
-from serving.tables import ServedTable
 from tests.manual_clock import ManualClock
 from tests.thermocline import profiles
 from thermocline.iceberg import data_file
@@ -39,6 +32,8 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
+from thermocline.ingest.batch.bucket_task import run_bucket_task
+from thermocline.ingest.batch.files_by_bucket import after_commit, by_bucket
 from thermocline.kafka.log import RecordChunk
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.decode import decoder_for, json_row, records_table
@@ -46,10 +41,15 @@ from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, DeleteRule,
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import buckets, decode_one
 from thermocline.rules.seam import Seam
+from thermocline.serving.cold import folder as cold_folder
+from thermocline.serving.cold.folder import ColdFolder
+from thermocline.serving.cold.manifest import source_of
+from thermocline.serving.hot.tier import HotTier
+from thermocline.serving.read.tables import ServedTable
 
 if TYPE_CHECKING:
-    from serving.cold.index import ColdIndex
-    from serving.cold.reader import ColdReader, Entity, Row
+    from thermocline.serving.cold.index import ColdIndex
+    from thermocline.serving.cold.reader import ColdReader, Entity, Row
 
 TOPIC = "profiles"
 PARTITIONS = 3
@@ -349,7 +349,7 @@ def served(
     new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., tuple[Any, ServedTable]]]:
     """Makes a world, whose tailer seals as soon as a pin asks, and the table as a server has it."""
-    monkeypatch.setattr("serving.hot.tier.SEAL_SECONDS_MIN", 0.0)
+    monkeypatch.setattr("thermocline.serving.hot.tier.SEAL_SECONDS_MIN", 0.0)
     stop = threading.Event()
     threads: list[threading.Thread] = []
     tables: list[ServedTable] = []

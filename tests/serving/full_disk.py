@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from serving.hot.pinned import hold
-from serving.hot.view import HotReader
-from serving.layout import HOT
 from tests.serving.hot_log import DEFINITION, PLACES, START, check, raw_key, raw_value
-from tests.serving.test_tailer import FakeTail
-from tests.serving.test_tailer_steps import Stepped
+from tests.serving.tail.test_tailer import FakeTail
+from tests.serving.tail.test_tailer_steps import Stepped
 from tests.torture.disks import Disk, enter_namespace
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.pinned import hold
+from thermocline.serving.hot.view import HotReader
+from thermocline.serving.store.layout import HOT
 
 if TYPE_CHECKING:
     from thermocline.errors import ThermoclineError

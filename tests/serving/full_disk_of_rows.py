@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from serving.cold.row_store import GENERATIONS, RowStore
-from serving.hot.environment import open_environment
-from serving.storage import STORAGE_ERRORS
 from tests.torture.disks import Disk, enter_namespace
+from thermocline.serving.cold.row_store import GENERATIONS, RowStore
+from thermocline.serving.hot.environment import open_environment
+from thermocline.serving.store.storage import STORAGE_ERRORS
 
 NOT_PERMITTED: Final = 77
 # Nothing; half of what LMDB begins a file with; a part of its table of readers; all but the rows; some rows.

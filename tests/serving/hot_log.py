@@ -6,14 +6,14 @@ import json
 import random
 from dataclasses import dataclass, field
 
-from serving.hot.record import HotRow
-from serving.hot.scan import PAYLOAD
-from serving.hot.tier import HotTier
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.keys import bucket_of, decode_one, encode_one
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.record import HotRow
+from thermocline.serving.hot.scan import PAYLOAD
+from thermocline.serving.hot.tier import HotTier
 
 TOPICS = ("profiles", "more")
 DEFINITION = LiveTable.build(

@@ -13,9 +13,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from serving.app import create_app
-from serving.problems import Requests
-from serving.tables import ServedTable, Tables
+from thermocline.serving.http.app import create_app
+from thermocline.serving.http.problems import Requests
+from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
 
 PLAIN: Final = "GET /v1/tables/profiles/rows?app_id=7&user_id=u1 HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -99,7 +99,7 @@ def served_app(world: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
 
     monkeypatch.setattr(Requests, "known", counted)
     # Requests without a name get the same one.
-    monkeypatch.setattr("serving.problems.os", SimpleNamespace(urandom=bytes))
+    monkeypatch.setattr("thermocline.serving.http.problems.os", SimpleNamespace(urandom=bytes))
     yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
     app.api.state.worker.close()
 

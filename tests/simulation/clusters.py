@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from embedded.broker import LocalKafka
 from tests.simulation.kafka import FakeCluster
 from tests.transactions import wait_for_markers
+from thermocline.dev.broker import LocalKafka
 from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
 from thermocline.kafka.tail import Tail
 from thermocline.rules.seam import Seam

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from serving.cold.index import ColdFile, ColdIndex, assemble
-from serving.cold.manifest import ColdManifest, is_newer, manifest_of
-from serving.entity_rows import EntityRows
 from tests.simulation.disk import MemoryPath
 from tests.simulation.records import ENCODED, NAME, NULL
 from thermocline.iceberg.sparse_index import SparseIndex
+from thermocline.serving.cold.entity_rows import EntityRows
+from thermocline.serving.cold.index import ColdFile, ColdIndex, assemble
+from thermocline.serving.cold.manifest import ColdManifest, is_newer, manifest_of
 
 if TYPE_CHECKING:
-    from serving.cold.reader import Entity, Row
     from tests.simulation.records import Stored
     from tests.simulation.store import FakeIO
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.cold.reader import Entity, Row
 
 _SPARSE = SparseIndex([], np.empty(0, np.int64), is_sorted=True)
 

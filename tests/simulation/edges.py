@@ -36,11 +36,11 @@ def simulated() -> Iterator[None]:
     )
     try:
         with (
-            patch("ingest.resume.own_table", own_table),
-            patch("ingest.resume.open_table", _open_table),
-            patch("ingest.resume.Log", lambda kafka: kafka.log()),
+            patch("thermocline.ingest.table.resume.own_table", own_table),
+            patch("thermocline.ingest.table.resume.open_table", _open_table),
+            patch("thermocline.ingest.table.resume.Log", lambda kafka: kafka.log()),
             patch("thermocline.iceberg.catalog.state_from", (read_state := _state_read_once())),
-            patch("ingest.commit.state_from", read_state),
+            patch("thermocline.ingest.commit.commit.state_from", read_state),
             patch("thermocline.iceberg.files.local_path", lambda _: None),  # its files are on no disk
             patch.object(LiveTable, "from_json", read_definition),
             patch.object(Seam, "from_json", staticmethod(read_seam)),

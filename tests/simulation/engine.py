@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from ingest.batch import BatchResult, gather
-from ingest.bucket_task import BucketResult
-from ingest.read_task import REPORT_BUCKET, ReadReport, ReadTask, count_bad
-from ingest.tiers import files_to_merge
 from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import (
@@ -38,6 +34,10 @@ from tests.simulation.store import FakeIO
 from thermocline.errors import EngineFailed, ThermoclineError
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.ingest.batch.batch import BatchResult, gather
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, count_bad
+from thermocline.ingest.batch.tiers import files_to_merge
 from thermocline.kafka.log import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
@@ -70,8 +70,8 @@ class Read(msgspec.Struct, frozen=True):
 class FakeEngine:
     """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits.
 
-    ``is_merging``: small files go into the one that a batch writes, as `ingest.tiers` says. ``beside`` runs
-    what is to run beside batches.
+    ``is_merging``: small files go into the one that a batch writes, as `ingest.batch.tiers` says. ``beside``
+    runs what is to run beside batches.
     """
 
     jvm, tasks = None, 2

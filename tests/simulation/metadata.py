@@ -1,4 +1,4 @@
-"""The metadata store of the commit protocol (`ingest.metadata.MetadataStore`) on the catalog in memory."""
+"""The metadata store of the commit protocol (`MetadataStore`) on the catalog in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ingest.metadata import Built, LostRace, MetadataError, NoAnswer, NoTable, Start, StoredSnapshot
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeSnapshot, Summary
 from tests.simulation.faults import Violation
 from thermocline.iceberg.files import DataFile
+from thermocline.ingest.commit.metadata import (
+    Built,
+    LostRace,
+    MetadataError,
+    NoAnswer,
+    NoTable,
+    Start,
+    StoredSnapshot,
+)
 
 if TYPE_CHECKING:
-    from ingest.change import TableChange
     from tests.simulation.catalog import FakeCatalog, Metadata
+    from thermocline.ingest.commit.change import TableChange
     from thermocline.process.clock import Clock
 
 UNDER_WAY_MS_MAX = 86_400_000

@@ -11,15 +11,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from ingest import resume
-from ingest.bad_records import BadRecords, BadRecordsPolicy
-from ingest.commit import Committer
-from ingest.owner import NoUpkeep, Owner
-from ingest.ownership import Claim, Owned
-from ingest.position import Position
-from ingest.quarantine import KEPT_SMALL, renew
-from ingest.read_task import ReadTask
-from ingest.turns import REJECTIONS_MAX
 from tests.simulation.catalog import FakeTable
 from tests.simulation.engine import QUARANTINE_LOCATION, BadPlace, FakeEngine
 from tests.simulation.faults import Answer, Fault, Violation
@@ -38,11 +29,20 @@ from thermocline.errors import (
 from thermocline.iceberg.catalog import definition_of, epoch_of, load_table
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.rewrite import standing
+from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
+from thermocline.ingest.batch.read_task import ReadTask
+from thermocline.ingest.claim.ownership import Claim, Owned
+from thermocline.ingest.commit.commit import Committer
+from thermocline.ingest.owner.owner import NoUpkeep, Owner
+from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.turns import REJECTIONS_MAX
+from thermocline.ingest.quarantine import KEPT_SMALL, renew
+from thermocline.ingest.table import resume
 from thermocline.rules.identity import check_log
 
 if TYPE_CHECKING:
-    from ingest.change import Onto
     from tests.simulation.world import World
+    from thermocline.ingest.commit.change import Onto
 
 
 class FreeLease:
@@ -300,7 +300,7 @@ def _settings(records_max: int) -> SimpleNamespace:
 def own_table(
     settings: Any, name: str, clock: Any, onto: Onto | None = None, say: Any = None
 ) -> Iterator[Owned]:
-    """As `ingest.ownership.own_table`, of a process in the world."""
+    """As `ingest.claim.ownership.own_table`, of a process in the world."""
     process = cast(Process, settings)
     taken, committer = process.claim(onto)
     yield Owned(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from serving.hot.leases import HEARTBEAT_SECONDS
 from tests.simulation.disk import MemoryDisk
 from tests.simulation.environments import MemoryEnvironment
 from tests.simulation.faults import Crash, Fault, Violation
@@ -18,13 +17,14 @@ from tests.simulation.tailer_process import FOLLOWER, HOT_BYTES_MAX, TAILER, Tai
 from tests.simulation.workers import USERS, Answers, Worker
 from thermocline.errors import NotReady
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.leases import HEARTBEAT_SECONDS
 
 if TYPE_CHECKING:
     from random import Random
 
-    from serving.hot.tier import HotTier
     from tests.simulation.faults import Frame
     from tests.simulation.world import World
+    from thermocline.serving.hot.tier import HotTier
 
 WORKERS: Final = 2
 FOLDER: Final = f"state/{NAME}"

@@ -13,11 +13,6 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from serving.cold.row_json import RowJson
-from serving.hot import disk as real_disk
-from serving.hot import environment as real_environment
-from serving.hot import leases as real_leases
-from serving.hot.record import FLAGS_START, HEADER, PLACE, PLACE_START, stored_records
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, PARTIAL, definition_json
@@ -25,6 +20,11 @@ from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Decoded, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf
+from thermocline.serving.cold.row_json import RowJson
+from thermocline.serving.hot import disk as real_disk
+from thermocline.serving.hot import environment as real_environment
+from thermocline.serving.hot import leases as real_leases
+from thermocline.serving.hot.record import FLAGS_START, HEADER, PLACE, PLACE_START, stored_records
 
 
 @dataclass(slots=True)
@@ -61,22 +61,24 @@ def serving_simulated() -> Iterator[None]:
             stack.enter_context(patch(target, new))
 
         for name in ("free_bytes", "try_lock", "touch", "stamps"):
-            put(f"serving.hot.disk.{name}", _either(getattr(disk, name), getattr(real_disk, name)))
+            put(
+                f"thermocline.serving.hot.disk.{name}", _either(getattr(disk, name), getattr(real_disk, name))
+            )
         opened = _either(environments.open_environment, real_environment.open_environment)
-        put("serving.hot.generation.open_environment", opened)
-        put("serving.hot.leases.keep_alive", _keep_alive)
-        put("serving.hot.manifest.boot_id", lambda: Running.machine.boot_id)
-        put("serving.hot.tier.boot_id", lambda: Running.machine.boot_id)
-        put("serving.hot.tier.stored_records", _stored_records)
-        put("serving.feed.decoder_for", _decoder)
-        put("serving.lookup.RowJson", cache(RowJson))
+        put("thermocline.serving.hot.generation.open_environment", opened)
+        put("thermocline.serving.hot.leases.keep_alive", _keep_alive)
+        put("thermocline.serving.hot.manifest.boot_id", lambda: Running.machine.boot_id)
+        put("thermocline.serving.hot.tier.boot_id", lambda: Running.machine.boot_id)
+        put("thermocline.serving.hot.tier.stored_records", _stored_records)
+        put("thermocline.serving.tail.feed.decoder_for", _decoder)
+        put("thermocline.serving.read.lookup.RowJson", cache(RowJson))
         stack.enter_context(patch.object(LiveTable, "to_json", definition_json))
-        put("serving.hot.tier.GENERATION_BYTES_MAX", 5 * environments.PAGE_BYTES)
-        put("serving.hot.tier.MAP_BYTES", (1 << 20) + 60 * environments.PAGE_BYTES)
-        put("serving.hot.tier.GENERATIONS_MAX", 2)
-        put("serving.hot.tier.DISK_FREE_BYTES_MIN", 1)
-        put("serving.hot.merge.STEP_RECORDS", 3)
-        put("serving.hot.scan.BLOCK_RECORDS", 3)
+        put("thermocline.serving.hot.tier.GENERATION_BYTES_MAX", 5 * environments.PAGE_BYTES)
+        put("thermocline.serving.hot.tier.MAP_BYTES", (1 << 20) + 60 * environments.PAGE_BYTES)
+        put("thermocline.serving.hot.tier.GENERATIONS_MAX", 2)
+        put("thermocline.serving.hot.tier.DISK_FREE_BYTES_MIN", 1)
+        put("thermocline.serving.hot.merge.STEP_RECORDS", 3)
+        put("thermocline.serving.hot.scan.BLOCK_RECORDS", 3)
         yield
 
 

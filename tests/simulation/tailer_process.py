@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from serving.follower import Follower
-from serving.hot.tier import HotTier
-from serving.layout import COLD
-from serving.tailer import Tailer
 from tests.simulation.cold import FakePublished
 from tests.simulation.records import IDENTIFIER, NAME
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import load_table
+from thermocline.serving.hot.tier import HotTier
+from thermocline.serving.store.layout import COLD
+from thermocline.serving.tail.follower import Follower
+from thermocline.serving.tail.tailer import Tailer
 
 if TYPE_CHECKING:
     from tests.simulation.disk import MemoryPath

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import pytest
 
-from serving.cold import index
-from serving.hot import leases, manifest, merge, partial, pinned, tier, view, winners
-from serving.lookup import TableReader
-from serving.tailer import Tailer
 from tests.simulation.broken import broken
 from tests.simulation.chance import history_of
 from tests.simulation.edges import simulated
 from tests.simulation.faults import Violation
 from tests.simulation.history import History
 from thermocline.rules import fold
+from thermocline.serving.cold import index
+from thermocline.serving.hot import leases, manifest, merge, partial, pinned, tier, view, winners
+from thermocline.serving.read.lookup import TableReader
+from thermocline.serving.tail.tailer import Tailer
 
 SEED: Final = 21
 # Half as many again as the one takes that is found last; some three seconds where nothing is found.

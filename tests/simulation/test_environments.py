@@ -12,11 +12,11 @@ from typing import Any
 import lmdb
 import pytest
 
-from serving.hot import disk as real_disk
-from serving.hot.environment import open_environment
 from tests.simulation import disk as fake_disk
 from tests.simulation import environments
 from tests.simulation.disk import MemoryDisk
+from thermocline.serving.hot import disk as real_disk
+from thermocline.serving.hot.environment import open_environment
 
 MAP_BYTES = 4 << 20
 MEMORY, REAL = "memory", "real"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from embedded.broker import LocalKafka
 from tests.simulation.clusters import Cluster, Fake, Real
+from thermocline.dev.broker import LocalKafka
 from thermocline.errors import OffsetsGone, RangeIncomplete, TopicMissing
 from thermocline.kafka.log import OffsetRange, OpenTransaction
 from thermocline.rules.seam import Seam

@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from ingest.bucket_task import BucketResult
-from ingest.change import ChangeKind, TableChange, summary_fields
-from ingest.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from tests.ingest.small_ingest import Ingest, java_store, settings_of
 from tests.manual_clock import ManualClock
 from tests.simulation.catalog import CLOCK_TOLERANCE_MS, FakeCatalog, FakeSnapshot, Metadata, Summary
@@ -25,6 +22,9 @@ from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, load_table, open_catalog
 from thermocline.iceberg.files import listed_folder, local_path, plan_files
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.commit.change import ChangeKind, TableChange, summary_fields
+from thermocline.ingest.commit.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from thermocline.process.clock import SystemClock
 
 IDENTIFIER = "app.profiles"

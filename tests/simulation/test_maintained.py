@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from maintenance import expiring, expiry, landing, orphans, sweep
-from maintenance.rewriting import Rewriting
 from tests.simulation.broken import broken
 from tests.simulation.edges import simulated
 from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
 from tests.simulation.test_simulation import SECONDS_MAX, words
+from thermocline.maintenance import expiring, expiry, landing, orphans, sweep
+from thermocline.maintenance.rewriting import Rewriting
 
 # With those that `test_simulation` has, and that it has more of with --full, ten thousand.
 HISTORIES: Final = 10_000

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from ingest import bad_records, files_by_bucket, plan, reconcile
-from ingest.commit import Committer
-from ingest.owner import Owner
 from tests.simulation.broken import broken
 from tests.simulation.edges import simulated
 from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
 from tests.tier import is_full, quick_or_full
 from thermocline.iceberg import catalog
+from thermocline.ingest.batch import bad_records, files_by_bucket, plan
+from thermocline.ingest.claim import reconcile
+from thermocline.ingest.commit.commit import Committer
+from thermocline.ingest.owner.owner import Owner
 from thermocline.rules import identity, seam
 
 # Some 8 ms each on an idle core.

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from maintenance.journal import Done, Journal
-from maintenance.upkeep import TableUpkeep
 from tests.simulation.faults import Violation
 from thermocline.errors import CatalogUnreachable, CommitRejected, EngineFailed, ForeignSnapshot
+from thermocline.maintenance.journal import Done, Journal
+from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.settings import MaintenanceSettings
 
 if TYPE_CHECKING:
-    from maintenance.journal import Step
-    from maintenance.owning import Owning
     from tests.simulation.faults import Fault
     from tests.simulation.owners import Process
     from tests.simulation.world import SimClock, World
+    from thermocline.maintenance.journal import Step
+    from thermocline.maintenance.owning import Owning
 
 SETTINGS: Final = MaintenanceSettings(
     lookups_per_second=10**9, target_file_bytes=1 << 20, snapshots_seconds=1_800, files_seconds=1_200

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from maintenance.expiry import KeepRule
 from tests.simulation.catalog import FakeManifest, read_list
 from tests.simulation.records import ENCODED
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes, ListedFile, place_of
+from thermocline.maintenance.expiry import KeepRule
 from thermocline.rules.definition import KEY
 
 # Of so many rows is a file that a rewrite writes: some write several.
@@ -36,25 +36,27 @@ _PLACED = pa.schema([(KEY, pa.binary()), ("stored", pa.binary())])
 def upkeep_simulated() -> Iterator[None]:
     """For as long as the block runs, maintenance is on the store of the simulation."""
     put: Mapping[str, Any] = {
-        "maintenance.merge.moved_rows": _moved_rows,
-        "maintenance.merge.load_sparse_index": lambda *_: SimpleNamespace(is_sorted=True),
-        "maintenance.merge.read_deletes": _read_deletes,
-        "maintenance.compact.DataFileWriter": _Writer,
-        "maintenance.compact._SLICES": 1 << 30,
-        "maintenance.compact._SLICE_ROWS_MIN": ROWS_WRITTEN,
-        "maintenance.landing.read_deletes": _read_deletes,
-        "maintenance.landing.write_deletes": _write_deletes,
-        "maintenance.landing.open_input": _open_input,
-        "maintenance.measure.listed_files": _listed_files,
-        "maintenance.sweep.listed_files": _listed_files,
-        "maintenance.sweep.read_manifest_list": lambda source: read_list(source.io, source.location),
-        "maintenance.sweep.ThreadPoolExecutor": _InTurn,
+        "thermocline.maintenance.merge.moved_rows": _moved_rows,
+        "thermocline.maintenance.merge.load_sparse_index": lambda *_: SimpleNamespace(is_sorted=True),
+        "thermocline.maintenance.merge.read_deletes": _read_deletes,
+        "thermocline.maintenance.compact.DataFileWriter": _Writer,
+        "thermocline.maintenance.compact._SLICES": 1 << 30,
+        "thermocline.maintenance.compact._SLICE_ROWS_MIN": ROWS_WRITTEN,
+        "thermocline.maintenance.landing.read_deletes": _read_deletes,
+        "thermocline.maintenance.landing.write_deletes": _write_deletes,
+        "thermocline.maintenance.landing.open_input": _open_input,
+        "thermocline.maintenance.measure.listed_files": _listed_files,
+        "thermocline.maintenance.sweep.listed_files": _listed_files,
+        "thermocline.maintenance.sweep.read_manifest_list": lambda source: read_list(
+            source.io, source.location
+        ),
+        "thermocline.maintenance.sweep.ThreadPoolExecutor": _InTurn,
         "thermocline.iceberg.expired.ThreadPoolExecutor": _InTurn,
-        "maintenance.sweep.place_of": (place := cache(place_of)),
-        "maintenance.orphans.place_of": place,
-        "maintenance.orphans.reasons_against": lambda *_: iter(()),
-        "maintenance.expiring.KeepRule": partial(KeepRule, newest_kept=2),  # a history has few
-        "maintenance.cleaning.tend_quarantine": lambda *_, **__: None,
+        "thermocline.maintenance.sweep.place_of": (place := cache(place_of)),
+        "thermocline.maintenance.orphans.place_of": place,
+        "thermocline.maintenance.orphans.reasons_against": lambda *_: iter(()),
+        "thermocline.maintenance.expiring.KeepRule": partial(KeepRule, newest_kept=2),  # a history has few
+        "thermocline.maintenance.cleaning.tend_quarantine": lambda *_, **__: None,
     }
     with ExitStack() as stack:
         for target, new in put.items():

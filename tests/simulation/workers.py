@@ -9,12 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from serving.cold.reader import Entity
-from serving.extract import Extract
-from serving.hot.scan import PAYLOAD
-from serving.layout import COLD
-from serving.tables import ServedTable
-from serving.wanted import Wanted
 from tests.simulation.cold import FakePublished
 from tests.simulation.faults import Violation
 from tests.simulation.records import DEFINITION, KEYS, NULL, Key, Row
@@ -22,14 +16,20 @@ from thermocline.errors import ThermoclineError
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import overlay
 from thermocline.rules.seam import Seam
+from thermocline.serving.cold.reader import Entity
+from thermocline.serving.hot.scan import PAYLOAD
+from thermocline.serving.read.extract import Extract
+from thermocline.serving.read.tables import ServedTable
+from thermocline.serving.read.wanted import Wanted
+from thermocline.serving.store.layout import COLD
 
 if TYPE_CHECKING:
-    from serving.lookup import Look
     from tests.simulation.disk import MemoryPath
     from tests.simulation.faults import Fault
     from tests.simulation.machine_clock import MachineClock
     from tests.simulation.world import World
     from thermocline.rules.read_point import ReadPoint
+    from thermocline.serving.read.lookup import Look
 
 STALE_AFTER_SECONDS: Final = 5.0
 USERS: Final = tuple(sorted({key[0] for key in KEYS}))

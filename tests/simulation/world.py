@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ingest.change import TableChange, summary_fields
 from tests.simulation.catalog import FakeCatalog, FakeSnapshot, Metadata, Summary
 from tests.simulation.engine import deleted_in
 from tests.simulation.faults import Answer, Crash, Fault, Frame, Frames, Violation
@@ -32,6 +31,7 @@ from tests.simulation.records import (
 )
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
+from thermocline.ingest.commit.change import TableChange, summary_fields
 from thermocline.kafka.log import TopicConfig
 from thermocline.rules.seam import Seam
 

@@ -35,7 +35,7 @@ from unittest.mock import patch
 from thermocline.cli import main
 
 def run(arguments):
-    from serving.forked import Forked
+    from thermocline.serving.process.forked import Forked
     return Forked("it", print, ("started",)).has_ended(60.0) - 1
 
 if __name__ == "__main__":

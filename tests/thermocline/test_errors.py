@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from serving.client import error_of
-from serving.problems import problem_response
 from thermocline import errors
 from thermocline.cli.entry import all_commands
+from thermocline.cli.server_answers import error_of
 from thermocline.errors import ExitCode, RequestError, ThermoclineError, all_errors, first_line
+from thermocline.serving.http.problems import problem_response
 
 EXAMPLES = {
     str: "profiles",

@@ -14,19 +14,19 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyroaring import BitMap
 
-from ingest.bucket_task import BucketResult, run_bucket_task
-from ingest.change import TableChange
-from ingest.commit import Committer, Landed
-from ingest.content_files import ContentFiles, deletes_json
-from ingest.create import create_java_table
-from ingest.files_by_bucket import by_bucket
-from ingest.java import JavaCatalog
-from ingest.java_metadata import JavaMetadata
-from ingest.tiers import FANOUT
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes, local_path, plan_files
+from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
+from thermocline.ingest.batch.files_by_bucket import by_bucket
+from thermocline.ingest.batch.tiers import FANOUT
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Committer, Landed
+from thermocline.ingest.commit.content_files import ContentFiles, deletes_json
+from thermocline.ingest.commit.java import JavaCatalog
+from thermocline.ingest.commit.java_metadata import JavaMetadata
+from thermocline.ingest.table.create import create_java_table
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import buckets

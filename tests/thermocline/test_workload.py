@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from embedded.oracle import Acknowledged, Oracle
-from embedded.workload import Event, Workload, produce
 from tests.manual_clock import ManualClock
 from tests.thermocline.profiles import PROFILES
+from thermocline.dev.oracle import Acknowledged, Oracle
+from thermocline.dev.workload import Event, Workload, produce
 from thermocline.errors import KafkaUnreachable
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.seam import Seam

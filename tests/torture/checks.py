@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from embedded.oracle import differences
-from embedded.stack import TABLE, Stack
 from tests.torture.ledger import Ledger
+from thermocline.dev.oracle import differences
+from thermocline.dev.stack import TABLE, Stack
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.iceberg.lineage import whole_lineage
 from thermocline.rules.seam import Seam

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from embedded.stack import TABLE, TOPIC, Stack
-from serving.client import Client
 from tests.lake import ProxiedLake
 from tests.torture import hurried
 from tests.torture.armed import INGEST, SERVING, Armed
@@ -29,6 +27,8 @@ from tests.torture.plan import KINDS, Fault, Round, rounds
 from tests.torture.readers import REFUSALS, Readers, batch, extract
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import current_state
 from thermocline.rules.seam import Seam

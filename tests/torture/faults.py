@@ -18,7 +18,6 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from embedded.stack import TABLE, TOPIC, Stack
 from tests.http_proxy import OF_A_CATALOG, OF_A_STORE, HttpProxy, RandomFaults
 from tests.http_proxy import Fault as Spoilt
 from tests.lake import ProxiedLake
@@ -28,6 +27,7 @@ from tests.torture.ledger import Ledger
 from tests.torture.plan import Fault
 from tests.torture.supervisor import Running, Supervisor, descendants, tailer_pid
 from tests.torture.traffic import Traffic
+from thermocline.dev.stack import TABLE, TOPIC, Stack
 
 PARTITIONS_MAX: Final = 9
 REQUEST_SECONDS_MAX: Final = 30.0

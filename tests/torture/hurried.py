@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from maintenance import cleaning, expiring, expiry, journal, planning
 from tests.failpoints import firing
 from thermocline.failpoints import MODULE_VARIABLE, Hook
+from thermocline.maintenance import cleaning, expiring, expiry, journal, planning
 
 if TYPE_CHECKING:
     from threading import Event
 
     from pyiceberg.table import Table
 
-    from maintenance.sweep import Swept
+    from thermocline.maintenance.sweep import Swept
     from thermocline.process.clock import Clock
 
 SNAPSHOTS_SECONDS: Final = 30.0

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from embedded.oracle import Row, RowKey, differences
 from tests.torture.ledger import Entity
+from thermocline.dev.oracle import Row, RowKey, differences
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from embedded.oracle import Row, RowKey
+from thermocline.dev.oracle import Row, RowKey
 from thermocline.rules.seam import Seam
 
 # What the load sends as bad records. None of them changes a row.

@@ -12,12 +12,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from embedded.oracle import row_of_json
-from embedded.stack import TABLE
-from serving.client import Client
 from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Entity
 from tests.torture.traffic import Traffic
+from thermocline.cli.server_answers import Client
+from thermocline.dev.oracle import row_of_json
+from thermocline.dev.stack import TABLE
 from thermocline.errors import (
     NotReady,
     ReadAfterTimeout,

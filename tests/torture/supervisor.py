@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import psutil
 
-from embedded.stack import TABLE, Command, Stack
 from tests.torture.judge import Findings
+from thermocline.dev.stack import TABLE, Command, Stack
 from thermocline.errors import ExitCode
 from thermocline.settings import Settings
 

@@ -20,10 +20,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from embedded.stack import TABLE, TOPIC, Command, Stack
 from tests.torture.checks import check_history, check_rows, table_of
 from tests.torture.ledger import Ledger
 from tests.torture.traffic import Traffic
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import OwnerLost
 from thermocline.iceberg.catalog import SnapshotState, current_state
 from thermocline.iceberg.holder import holder_of

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from embedded.oracle import Row, RowKey
 from tests.behaviour.topic import key_bytes, value_bytes
 from tests.torture.episode import Tally
 from tests.torture.faults import Faults
@@ -19,6 +18,7 @@ from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Ledger
 from tests.torture.plan import KINDS, rounds
 from tests.torture.report import report
+from thermocline.dev.oracle import Row, RowKey
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 

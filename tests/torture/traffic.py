@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Message, Producer
 
-from embedded.oracle import RowKey
 from tests.behaviour.topic import APP, key_bytes, value_bytes
 from tests.torture.ledger import BAD_KEYS, BAD_VALUES, Entity, checksum
+from thermocline.dev.oracle import RowKey
 from thermocline.rules.seam import Seam
 
 TICK_SECONDS: Final = 0.1

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 from pyroaring import BitMap
 
-from ingest.accounting import Accounting
-from ingest.bucket_task import BucketResult
-from ingest.change import TableChange
-from ingest.commit import Committer, Landed
 from thermocline.iceberg.catalog import current_state
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Committer, Landed
 from thermocline.rules.definition import TOMBSTONE, LiveTable
 from thermocline.rules.keys import encode_table
 

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from serving.hot.pinned import hold
-from serving.hot.tier import HotTier
 from tests.manual_clock import ManualClock
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
@@ -30,15 +28,17 @@ from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.fold import winners
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.doubts import Doubts
-from verify.entities import Entities, parameters_of
-from verify.log_decode import LogDecoder
-from verify.overlay_check import extract_findings, hot_findings, unpacked
-from verify.report import Report
-from verify.sample import entities_of
-from verify.staging import EXTRACT, HOT, LOG, MEMORY_BYTES_MIN, STORED, Staging
-from verify.table_check import TableCheck
-from verify.table_rows import bucket_rows
+from thermocline.serving.hot.pinned import hold
+from thermocline.serving.hot.tier import HotTier
+from thermocline.verify.doubts import Doubts
+from thermocline.verify.entities import Entities, parameters_of
+from thermocline.verify.log_decode import LogDecoder
+from thermocline.verify.overlay_check import extract_findings, hot_findings, unpacked
+from thermocline.verify.report import Report
+from thermocline.verify.sample import entities_of
+from thermocline.verify.staging import EXTRACT, HOT, LOG, MEMORY_BYTES_MIN, STORED, Staging
+from thermocline.verify.table_check import TableCheck
+from thermocline.verify.table_rows import bucket_rows
 
 DEFINITION = LiveTable.build(
     name="kinds",

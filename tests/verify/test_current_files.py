@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from thermocline.iceberg.files import ListedFile
-from verify.current_files import listing_findings
+from thermocline.verify.current_files import listing_findings
 
 DATA = ListedFile("data.parquet", "data", bucket=0, rows=9, bytes=900, snapshot_id=1)
 BOUND = ListedFile("one.puffin", "position-deletes", 0, 1, 90, 1, referenced=DATA.path)

@@ -13,22 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap
 
-from ingest.accounting import Accounting
-from ingest.alter import _commit
-from ingest.commit import Landed
-from ingest.content_files import ContentFiles
-from ingest.resume import rebase_onto
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import DataFile, local_path, plan_files
 from thermocline.iceberg.sparse_index import FOOTER_KEY
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.commit.content_files import ContentFiles
+from thermocline.ingest.table.alter import _commit
+from thermocline.ingest.table.resume import rebase_onto
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of
-from verify.finding import Finding
-from verify.structure import structure_findings
+from thermocline.verify.finding import Finding
+from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 

@@ -15,12 +15,6 @@ import pytest
 from confluent_kafka import Producer
 from pyroaring import BitMap
 
-from embedded.stack import Stack
-from ingest.accounting import Accounting
-from ingest.bucket_task import BucketResult
-from ingest.java import JavaCatalog
-from ingest.ownership import own_table
-from maintenance.quarantine import tend_quarantine
 from tests.behaviour.live import KEYED, Live
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
@@ -29,13 +23,19 @@ from tests.maintenance.kept import HOURS
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone, TopicReplaced
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.ingest.claim.ownership import own_table
+from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.kafka.log import read_ranges
+from thermocline.maintenance.quarantine import tend_quarantine
 from thermocline.process.clock import SystemClock
 from thermocline.rules.keys import encode_one
-from verify.history import histories_of
-from verify.structure import structure_findings
+from thermocline.verify.history import histories_of
+from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm
 NO_KEY = 'key = []\nkey_from = "value"'

@@ -11,10 +11,10 @@ from tests.verify.story import definition_of
 from thermocline.kafka.log import RecordChunk
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
-from verify.doubts import Doubts, Origin, offsets_of
-from verify.finding import Finding
-from verify.report import Report
-from verify.row_judge import Reason
+from thermocline.verify.doubts import Doubts, Origin, offsets_of
+from thermocline.verify.finding import Finding
+from thermocline.verify.report import Report
+from thermocline.verify.row_judge import Reason
 
 KEY = b"k"
 DIFFERS = Finding("extract-differs", "it differs", {"user": "k"})

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import verify.entities
 from tests.verify.story import NULL, TOPIC, Story, definition_of
 from thermocline.iceberg.reading import Reading
 from thermocline.iceberg.rows import rows_schema, with_keys
@@ -18,12 +17,13 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.entities import Entities, entity_key, parameters_of
-from verify.finding import Finding
-from verify.log_decode import LogDecoder
-from verify.overlay_check import extract_findings
-from verify.sample import entities_of
-from verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, STORED, Staging
+from thermocline.verify import entities as entities_module
+from thermocline.verify.entities import Entities, entity_key, parameters_of
+from thermocline.verify.finding import Finding
+from thermocline.verify.log_decode import LogDecoder
+from thermocline.verify.overlay_check import extract_findings
+from thermocline.verify.sample import entities_of
+from thermocline.verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, STORED, Staging
 
 
 def told(seed: int, moves: bool, is_partial: bool = False) -> Story:
@@ -209,7 +209,7 @@ def test_an_entity_of_too_many_rows_is_not_judged_and_nothing_of_it_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wherever its rows come from: the table alone, in several pieces, or the log."""
-    monkeypatch.setattr(verify.entities, "ENTITY_ROWS_MAX", 5)
+    monkeypatch.setattr(entities_module, "ENTITY_ROWS_MAX", 5)
     kept = Entities(WIDE, story_reading())
     kept.take_rows(pa.concat_tables([wide_rows("at once", range(6)), wide_rows("few", range(3))]))
     for items in (range(4), range(4, 8), range(8, 12)):
@@ -218,7 +218,7 @@ def test_an_entity_of_too_many_rows_is_not_judged_and_nothing_of_it_is_kept(
     kept.take_records(wide_records("by records", range(3, 9)))
     kept.take_records(wide_records("few", range(2)))
     for user in ("at once", "in pieces", "by records"):
-        assert wide_rows_at(kept, user) == verify.entities._LARGE
+        assert wide_rows_at(kept, user) == entities_module._LARGE
         assert kept.is_large(encode_one(WIDE, [user]))
     few = wide_rows_at(kept, "few")
     assert isinstance(few, list)
@@ -234,7 +234,7 @@ def test_entities_of_a_bucket_that_could_not_be_read_are_not_judged() -> None:
         kept.take_rows(wide_rows(user, range(1)))
     kept.leave_out(2)
     for user in users:
-        is_unread = wide_rows_at(kept, user) == verify.entities._UNREAD
+        is_unread = wide_rows_at(kept, user) == entities_module._UNREAD
         assert is_unread == (bucket_of(WIDE, user) == 2)
     assert 0 < sum(bucket_of(WIDE, user) == 2 for user in users) < len(users)
 

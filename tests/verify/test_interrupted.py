@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 
-import verify.comparison
-import verify.log_pass
-import verify.lookups
-from serving.hot.manifest import MANIFEST
-from serving.layout import HOT
 from tests.verify.story import TOPIC, Story, definition_of
 from thermocline.cli.verify_read_paths import _hot_here
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
@@ -25,13 +20,17 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.comparison import failed
-from verify.entities import Entities
-from verify.log_pass import LogPass
-from verify.lookups import LookupChecks
-from verify.report import Report
-from verify.sample import Sample
-from verify.staging import MEMORY_BYTES_MIN, Staging
+from thermocline.serving.hot.manifest import MANIFEST
+from thermocline.serving.store.layout import HOT
+from thermocline.verify import comparison, log_pass
+from thermocline.verify import lookups as lookups_module
+from thermocline.verify.comparison import failed
+from thermocline.verify.entities import Entities
+from thermocline.verify.log_pass import LogPass
+from thermocline.verify.lookups import LookupChecks
+from thermocline.verify.report import Report
+from thermocline.verify.sample import Sample
+from thermocline.verify.staging import MEMORY_BYTES_MIN, Staging
 
 DEFINITION = definition_of()
 PLACE = (TOPIC, 0)
@@ -77,7 +76,7 @@ def story() -> Story:
 
 def test_a_log_that_was_cut_while_it_was_watched_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that nobody read might explain any difference: it must not be taken for one."""
-    monkeypatch.setattr(verify.lookups, "read_ranges", read_cut)
+    monkeypatch.setattr(lookups_module, "read_ranges", read_cut)
     seam = Seam({PLACE: 10})
     with pytest.raises(ReadPointGone, match=f"{TOPIC}/0@10-50") as raised:
         lookups(story().reading()).read_on([ReadPoint(1, seam, Seam({PLACE: 60}))])
@@ -90,7 +89,7 @@ def test_a_log_that_is_cut_faster_than_it_is_read_says_so_and_no_gap_is_to_be_ac
     def always_gone(*_: object) -> Iterator[RecordChunk]:
         raise OffsetsGone(table="scores", gaps=(f"{TOPIC}/0@0-5",))
 
-    monkeypatch.setattr(verify.log_pass, "read_ranges", always_gone)
+    monkeypatch.setattr(log_pass, "read_ranges", always_gone)
     log: Any = SimpleNamespace(starts=lambda _topics: Seam({PLACE: 0, (TOPIC, 1): 0}))
     reading = story().reading()
     one = LogPass(log, {}, reading, [], Sample(1, 1), False, SystemClock(), lambda *_: None)
@@ -105,7 +104,7 @@ def test_of_a_log_only_what_lies_beyond_the_seam_is_held_for_lookups(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told = story()
-    monkeypatch.setattr(verify.log_pass, "read_ranges", lambda *_: iter(told.chunks()))
+    monkeypatch.setattr(log_pass, "read_ranges", lambda *_: iter(told.chunks()))
     reading = told.reading()
     starts = Seam(dict.fromkeys(reading.lives, 0))
     log: Any = SimpleNamespace(starts=lambda _topics: starts)
@@ -128,7 +127,7 @@ def test_a_file_that_is_gone_is_no_bug_of_ours(
     monkeypatch: pytest.MonkeyPatch, is_there: bool, expected: type[Exception]
 ) -> None:
     table = SimpleNamespace(snapshot_by_id=lambda _: object() if is_there else None)
-    monkeypatch.setattr(verify.comparison, "open_table", lambda *_: table)
+    monkeypatch.setattr(comparison, "open_table", lambda *_: table)
     settings: Any = None
     error = failed(settings, "scores", ReadPoint(7, Seam(), Seam()), FileNotFoundError("a.parquet"))
     assert type(error) is expected

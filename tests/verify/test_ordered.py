@@ -21,12 +21,12 @@ from thermocline.kafka.log import RecordChunk
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from verify.doubts import Doubts
-from verify.log_decode import LogDecoder
-from verify.overlay_check import extract_findings
-from verify.report import Report
-from verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, REMEMBERED, STORED, Staging
-from verify.table_check import TableCheck
+from thermocline.verify.doubts import Doubts
+from thermocline.verify.log_decode import LogDecoder
+from thermocline.verify.overlay_check import extract_findings
+from thermocline.verify.report import Report
+from thermocline.verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, REMEMBERED, STORED, Staging
+from thermocline.verify.table_check import TableCheck
 
 PLACES: tuple[Place, ...] = (("scores", 0), ("scores", 1))
 DEFINITION = LiveTable.build(

@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import verify.comparison
-from embedded.stack import Command, Stack
 from tests.behaviour.armed import armed_by, has_fired
 from tests.behaviour.live import Live, wait_for
 from tests.behaviour.topic import APP
@@ -27,16 +25,18 @@ from tests.brokers import Brokers
 from tests.failpoints.arming import arm
 from thermocline.cli import entry
 from thermocline.cli.verify_read_paths import open_read_paths
+from thermocline.dev.stack import Command, Stack
 from thermocline.errors import ExitCode, NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.read_point import ReadPoint
-from verify.lookups import LookupChecks
-from verify.read_paths import HotReader, ReadPaths
-from verify.report import Report
-from verify.table_rows import RowsUnreadable, bucket_rows
-from verify.verifier import FOLDER_PREFIX, Choices, Verifier
-from verify.watch import VerifyWatch
+from thermocline.verify import comparison
+from thermocline.verify.lookups import LookupChecks
+from thermocline.verify.read_paths import HotReader, ReadPaths
+from thermocline.verify.report import Report
+from thermocline.verify.table_rows import RowsUnreadable, bucket_rows
+from thermocline.verify.verifier import FOLDER_PREFIX, Choices, Verifier
+from thermocline.verify.watch import VerifyWatch
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -165,7 +165,7 @@ def test_a_bucket_that_only_verify_cannot_read_is_left_out_of_all_that_is_compar
                 raise RowsUnreadable from OSError("input/output error")
             yield rows
 
-    monkeypatch.setattr(verify.comparison, "bucket_rows", some_rows)
+    monkeypatch.setattr(comparison, "bucket_rows", some_rows)
     report, _ = verified(live)
     assert report.findings == []
     assert 0 < report.rows == report.agreed < USERS - 1

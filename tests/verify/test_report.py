@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from thermocline.cli import entry
-from verify.finding import CODES, Finding
-from verify.report import KEPT_MAX, Report
+from thermocline.verify.finding import CODES, Finding
+from thermocline.verify.report import KEPT_MAX, Report
 
 
 def test_a_flood_of_one_difference_hides_no_other() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.verify.story import definition_of
 from thermocline.iceberg.reading import Life, Reading
 from thermocline.rules.seam import Seam
-from verify.log_decode import CERTAIN
-from verify.row_judge import JudgeContext, LastRecord, Reason, Stored, judge
+from thermocline.verify.log_decode import CERTAIN
+from thermocline.verify.row_judge import JudgeContext, LastRecord, Reason, Stored, judge
 
 DEFINITION = definition_of()
 A, B = ("a", 0), ("b", 0)

@@ -14,12 +14,12 @@ import pytest
 from tests.tier import quick_or_full
 from tests.verify.story import LARGE, TOPIC, Record, Story
 from thermocline.kafka.log import RecordChunk
-from verify.doubts import Doubts, offsets_of
-from verify.log_decode import LogDecoder
-from verify.report import Report
-from verify.row_judge import Reason
-from verify.staging import LOG, MEMORY_BYTES_MIN, STORED, Staging
-from verify.table_check import TableCheck
+from thermocline.verify.doubts import Doubts, offsets_of
+from thermocline.verify.log_decode import LogDecoder
+from thermocline.verify.report import Report
+from thermocline.verify.row_judge import Reason
+from thermocline.verify.staging import LOG, MEMORY_BYTES_MIN, STORED, Staging
+from thermocline.verify.table_check import TableCheck
 
 HISTORIES = quick_or_full(30, 120)
 DAMAGES_MAX = quick_or_full(4, 20)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.errors import BadParameter
-from verify.sample import Sample, named
+from thermocline.verify.sample import Sample, named
 
 
 @pytest.mark.parametrize("seed", range(5))

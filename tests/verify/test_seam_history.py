@@ -8,9 +8,6 @@ from typing import Any
 
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from ingest.accounting import Accounting
-from ingest.change import TableChange, summary_fields
-from ingest.resume import Accepted, _changed
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
@@ -23,9 +20,12 @@ from thermocline.iceberg.catalog import (
     SUMMARY_SEAM,
 )
 from thermocline.iceberg.lineage import Link, link_of
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.commit.change import TableChange, summary_fields
+from thermocline.ingest.table.resume import Accepted, _changed
 from thermocline.rules.seam import Seam
-from verify.finding import Finding
-from verify.seam_history import seam_findings
+from thermocline.verify.finding import Finding
+from thermocline.verify.seam_history import seam_findings
 
 T = "profiles"
 HISTORIES = 300

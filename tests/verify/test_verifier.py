@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import verify.verifier
 from tests.verify.story import definition_of
 from thermocline.errors import ExitCode, KafkaUnreachable, ReadPointGone
 from thermocline.process.clock import SystemClock
-from verify.finding import Finding
-from verify.report import Report
-from verify.row_judge import Reason
-from verify.verifier import Choices, Verifier
+from thermocline.verify import verifier as verifier_module
+from thermocline.verify.finding import Finding
+from thermocline.verify.report import Report
+from thermocline.verify.row_judge import Reason
+from thermocline.verify.verifier import Choices, Verifier
 
 GONE = ReadPointGone(table="scores", detail="snapshot 7 is gone")
 
@@ -27,10 +27,10 @@ class Parts:
         self.is_away = False
         self.damages: list[Finding] = []
         self.rows: list[Any] = []
-        monkeypatch.setattr(verify.verifier, "open_table", lambda *_: None)
-        monkeypatch.setattr(verify.verifier, "definition_of", lambda *_: definition_of())
-        monkeypatch.setattr(verify.verifier, "Log", lambda _: SimpleNamespace(cluster_id=self._ask_log))
-        monkeypatch.setattr(verify.verifier, "structure_findings", self._structure)
+        monkeypatch.setattr(verifier_module, "open_table", lambda *_: None)
+        monkeypatch.setattr(verifier_module, "definition_of", lambda *_: definition_of())
+        monkeypatch.setattr(verifier_module, "Log", lambda _: SimpleNamespace(cluster_id=self._ask_log))
+        monkeypatch.setattr(verifier_module, "structure_findings", self._structure)
         monkeypatch.setattr(Verifier, "_check_rows", self._check_rows)
         monkeypatch.setattr(Verifier, "_tell", lambda *_: None)
 

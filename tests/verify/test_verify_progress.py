@@ -11,8 +11,8 @@ from thermocline.cli import entry
 from thermocline.cli.verify import SHOWN_MAX
 from thermocline.cli.verify_progress import LINE_SECONDS, ProgressLines, shown_progress
 from thermocline.errors import ExitCode
-from verify.extract_file import CountingFile
-from verify.history import KEYS_MAX
+from thermocline.verify.extract_file import CountingFile
+from thermocline.verify.history import KEYS_MAX
 
 
 def test_without_a_terminal_a_line_is_said_now_and_then() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from trino.exceptions import TrinoExternalError
 
 from thermocline.settings import ViewsSettings
-from views.trino_client import Trino
+from thermocline.views.trino_client import Trino
 
 _MADE = re.compile(r"CREATE OR REPLACE VIEW (\S+)\nCOMMENT '((?:[^']|'')*)'", re.MULTILINE)
 _DROPPED = re.compile(r"DROP VIEW IF EXISTS (\S+)")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from views.access import Names, rules
+from thermocline.views.access import Names, rules
 
 NAMES = Names()
 RULES: dict[str, list[dict[str, Any]]] = json.loads(

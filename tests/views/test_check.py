@@ -11,7 +11,7 @@ import pytest
 from tests.views.test_lifetime import APPENDED, BY_PRODUCER, COMPACTED, FOR_EVER, KEPT, facts
 from thermocline.kafka.log import TopicConfig, TopicRetention, retention_of
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
-from views.check import check_topics, check_trino
+from thermocline.views.check import check_topics, check_trino
 
 SETTINGS = Settings(
     kafka=KafkaSettings(bootstrap_servers="b:1"),

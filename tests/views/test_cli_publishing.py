@@ -10,8 +10,8 @@ from thermocline.cli.publishing import drop_with_table, publish_once, published
 from thermocline.errors import TopicMissing
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
-from views.publication import Publication
-from views.publish import PublishRound
+from thermocline.views.publication import Publication
+from thermocline.views.publish import PublishRound
 
 
 def settings_of(folder: Path, enabled: bool) -> Settings:

@@ -12,9 +12,9 @@ import pytest
 from thermocline.cli.entry import run
 from thermocline.errors import BadParameter
 from thermocline.settings import CatalogSettings, KafkaSettings, PassThrough, Settings, TableSettings
-from views.access import Names
-from views.config import TrinoFiles, trino_files, write_files
-from views.topics import table_name
+from thermocline.views.access import Names
+from thermocline.views.config import TrinoFiles, trino_files, write_files
+from thermocline.views.topics import table_name
 
 COLUMNS: dict[str, Any] = {"a": "int"}
 

@@ -7,7 +7,7 @@ import pytest
 from tests.thermocline.poison import POISONED
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column
-from views.fields import token, value
+from thermocline.views.fields import token, value
 
 UNREAD = (Kind.JSON, Kind.STRUCT, Kind.LIST, Kind.MAP)
 """By no expression: a table that has such a column has no view of its log."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from views.groups import GROUPS_MAX, SCAN_COST_RECORDS, grouped
+from thermocline.views.groups import GROUPS_MAX, SCAN_COST_RECORDS, grouped
 
 FAR = 10 * SCAN_COST_RECORDS
 offsets = st.one_of(

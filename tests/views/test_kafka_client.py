@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from thermocline.settings import KafkaSettings
-from views.kafka_client import READING, client_properties
-from views.properties import Translation, rendered
+from thermocline.views.kafka_client import READING, client_properties
+from thermocline.views.properties import Translation, rendered
 
 
 def translated(**client: str) -> Translation:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from thermocline.settings import CatalogSettings
-from views.lake import lake_properties
+from thermocline.views.lake import lake_properties
 
 
 def plain(**settings: Any) -> dict[str, str]:

@@ -12,8 +12,8 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.kafka.log import TIMESTAMP_MS_MAX, TopicConfig, TopicRetention
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
-from views.facts import TableFacts
-from views.lifetime import lifetime
+from thermocline.views.facts import TableFacts
+from thermocline.views.lifetime import lifetime
 
 NOW = 1_000 * DAY_MS
 INTERVAL_MS = 60_000

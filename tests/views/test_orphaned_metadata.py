@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.settings import CatalogSettings
-from views import orphaned_metadata
-from views.orphaned_metadata import KEPT_MS, remove_leftovers
+from thermocline.views import orphaned_metadata
+from thermocline.views.orphaned_metadata import KEPT_MS, remove_leftovers
 
 NOW_MS = 1_700_000_000_000
 OLD_MS = NOW_MS - KEPT_MS - 1

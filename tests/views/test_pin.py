@@ -13,9 +13,9 @@ from tests.views.test_publish import World, at
 from thermocline.errors import BadParameter, ReadPointGone, TopicReplaced, ViewForeign
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from views.pin import pin_view
-from views.plan import PlannedView
-from views.published import PublishedView
+from thermocline.views.pin import pin_view
+from thermocline.views.plan import PlannedView
+from thermocline.views.published import PublishedView
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 

@@ -35,13 +35,20 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.hot_columns import GROUP
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
-from views.drop import drop_views
-from views.leases import AFTER_REPLACEMENT_MS, RENEWED_SECONDS, WITHOUT_END_MS, held_views, hold, path_of
-from views.publication import Publication
-from views.publish import PAUSE_SECONDS, ROUNDS_MAX, PublishRound, ViewPublisher
-from views.published import PublishedView
-from views.trino_client import Trino
-from views.watch import BOUNDED_PAUSE_SECONDS, InBackground, PublishWatch
+from thermocline.views.drop import drop_views
+from thermocline.views.leases import (
+    AFTER_REPLACEMENT_MS,
+    RENEWED_SECONDS,
+    WITHOUT_END_MS,
+    held_views,
+    hold,
+    path_of,
+)
+from thermocline.views.publication import Publication
+from thermocline.views.publish import PAUSE_SECONDS, ROUNDS_MAX, PublishRound, ViewPublisher
+from thermocline.views.published import PublishedView
+from thermocline.views.trino_client import Trino
+from thermocline.views.watch import BOUNDED_PAUSE_SECONDS, InBackground, PublishWatch
 
 COLUMNS: dict[str, str | dict[str, str]] = {"id": "int", "value": "string"}
 BY_KEY, COLD, LIVE = "app.t_live_by_key", "app.t_cold", "app.t_live"
@@ -602,7 +609,7 @@ def test_files_that_cannot_be_deleted_do_not_make_the_views_older(
     def away(*_: Any) -> int:
         raise OSError("no such bucket")
 
-    monkeypatch.setattr("views.publication.remove_leftovers", away)
+    monkeypatch.setattr("thermocline.views.publication.remove_leftovers", away)
     world.commit(10)
     publication = Publication(world.settings, "t", world.clock, world.publisher())
     assert set(publication().replaced) == ALL

@@ -10,12 +10,12 @@ import pytest
 from tests.views.test_lifetime import NOW
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
-from views.plan import PlannedView, instant_of
-from views.published import PublishedView, ViewAction, verdict
-from views.render import Mode, ViewPlan
-from views.render_view import withdrawn_view
-from views.render_window import LogWindow
-from views.sql import literal
+from thermocline.views.plan import PlannedView, instant_of
+from thermocline.views.published import PublishedView, ViewAction, verdict
+from thermocline.views.render import Mode, ViewPlan
+from thermocline.views.render_view import withdrawn_view
+from thermocline.views.render_window import LogWindow
+from thermocline.views.sql import literal
 
 DEFINITION = LiveTable.build(
     name="t", identifier="app.t", topics=["t"], key=["id"], columns={"id": "int", "value": "string"}

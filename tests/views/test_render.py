@@ -17,14 +17,14 @@ from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.settings import TableSettings
-from views import sql
-from views.groups import GROUPS_MAX, SCAN_COST_RECORDS
-from views.plan import modes_of
-from views.readable import unreadable_in_sql
-from views.render import Mode, ViewPlan, query
-from views.render_view import create_view, drop_view, view_comment, view_name, withdrawn_view
-from views.render_window import LogWindow
-from views.topics import SCHEMA, table_name
+from thermocline.views import sql
+from thermocline.views.groups import GROUPS_MAX, SCAN_COST_RECORDS
+from thermocline.views.plan import modes_of
+from thermocline.views.readable import unreadable_in_sql
+from thermocline.views.render import Mode, ViewPlan, query
+from thermocline.views.render_view import create_view, drop_view, view_comment, view_name, withdrawn_view
+from thermocline.views.render_window import LogWindow
+from thermocline.views.topics import SCHEMA, table_name
 
 SNAPSHOT = 8_123_456_789
 SEAM = Seam.of({"poisoned": {0: 100, 1: 120}})

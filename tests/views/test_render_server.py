@@ -17,9 +17,9 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.hot_columns import group_of
 from thermocline.settings import ServingSettings, Settings, ViewsSettings
 from thermocline.settings.model import TrinoEndpointSettings
-from views.config import trino_files
-from views.plan import modes_of
-from views.render import Mode, query
+from thermocline.views.config import trino_files
+from thermocline.views.plan import modes_of
+from thermocline.views.render import Mode, query
 
 NARROW = LiveTable.build(
     name="profiles",

@@ -7,8 +7,8 @@ import pytest
 from tests.thermocline.poison import POISONED
 from tests.views.test_render import END, EVENTS, SEAM, plan, window
 from thermocline.rules.definition import LiveTable
-from views.render import Mode, query
-from views.render_window import LogWindow
+from thermocline.views.render import Mode, query
+from thermocline.views.render_window import LogWindow
 
 FILTER = "app_id = 7"
 

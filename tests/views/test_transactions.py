@@ -12,8 +12,8 @@ from tests.views.live_table import APPENDED, DAY_MS, commit
 from tests.views.test_publish import World, at
 from thermocline.kafka.log import TopicConfig
 from thermocline.rules.seam import Seam
-from views import transactions
-from views.transactions import has_committed_transactions
+from thermocline.views import transactions
+from thermocline.views.transactions import has_committed_transactions
 
 COMPACTED = TopicConfig(is_compacted=True, delete_retention_ms=DAY_MS, is_log_append_time=True)
 

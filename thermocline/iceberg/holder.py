@@ -1,4 +1,4 @@
-"""Who owns a table: what the small object beside it says, which an owner writes (``ingest.lease``)."""
+"""Who owns a table: what the small object beside it says, which an owner writes (``ingest.claim.lease``)."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from serving.trino.blocks import as_served, block, value_in
-from serving.trino.wire import Malformed, read_call
 from tests.serving.trino.trino_calls import a_call, read_struct, values_of
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.hot_columns import hot_columns, hot_table, unservable
+from thermocline.serving.trino.blocks import as_served, block, value_in
+from thermocline.serving.trino.wire import Malformed, read_call
 
 IDENTITY = "12345678-1234-5678-1234-567812345678"
 TYPES: dict[str, tuple[Any, str, Any]] = {

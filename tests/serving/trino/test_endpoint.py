@@ -9,13 +9,6 @@ from typing import Any
 
 import pytest
 
-from serving.hot.view import HotView
-from serving.trino import pins as pins_module
-from serving.trino import snapshots as snapshots_module
-from serving.trino.endpoint import Endpoint
-from serving.trino.peers import Peers
-from serving.trino.pins import IDLE_SECONDS, STATES_MAX, Pins
-from serving.trino.process import TrinoTable
 from tests.manual_clock import ManualClock
 from tests.serving.trino.trino_calls import Queries, Refused
 from tests.thermocline.profiles import PROFILES
@@ -30,6 +23,13 @@ from thermocline.rules.hot_columns import (
     hot_table,
     kept_columns,
 )
+from thermocline.serving.hot.view import HotView
+from thermocline.serving.trino import pins as pins_module
+from thermocline.serving.trino import snapshots as snapshots_module
+from thermocline.serving.trino.endpoint import Endpoint
+from thermocline.serving.trino.peers import Peers
+from thermocline.serving.trino.pins import IDLE_SECONDS, STATES_MAX, Pins
+from thermocline.serving.trino.process import TrinoTable
 
 COLUMNS = ("app_id", "user_id", "key", "value", DELETED)
 

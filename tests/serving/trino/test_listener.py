@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.trino.listener import FRAME_BYTES_MAX, Listener, tls_of
 from thermocline.errors import ConfigInvalid
+from thermocline.serving.trino.listener import FRAME_BYTES_MAX, Listener, tls_of
 from thermocline.settings.model import TrinoEndpointSettings
 
 CERTIFICATES = Path(__file__).with_name("certificates")

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from serving.trino import pins as pins_module
-from serving.trino.endpoint import Endpoint
-from serving.trino.listener import Listener, tls_of
-from serving.trino.peers import Peers, peers_of
-from serving.trino.process import TrinoTable, own_name
 from tests.serving.trino.test_endpoint import COLUMNS, a_token, produce
 from tests.serving.trino.test_listener import TLS
 from tests.serving.trino.trino_calls import Queries, Refused
 from thermocline.errors import ConfigInvalid
 from thermocline.process.clock import SystemClock
 from thermocline.rules.hot_columns import group_of, hot_table
+from thermocline.serving.trino import pins as pins_module
+from thermocline.serving.trino.endpoint import Endpoint
+from thermocline.serving.trino.listener import Listener, tls_of
+from thermocline.serving.trino.peers import Peers, peers_of
+from thermocline.serving.trino.process import TrinoTable, own_name
 from thermocline.settings.model import TrinoEndpointSettings
 
 

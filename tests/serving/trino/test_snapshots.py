@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from serving.trino.snapshots import WAIT_SECONDS, NamedSnapshot, NamedSnapshots
 from tests.manual_clock import ManualClock
 from thermocline.errors import LiveViewRefused
 from thermocline.rules.seam import Seam
+from thermocline.serving.trino.snapshots import WAIT_SECONDS, NamedSnapshot, NamedSnapshots
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from serving.trino import wire
-from serving.trino.blocks import block
-from serving.trino.endpoint import Endpoint
 from thermocline.rules.hot_columns import ASKED, SCANS, SCHEMA, SERVERS, SNAPSHOT, group_of
+from thermocline.serving.trino import wire
+from thermocline.serving.trino.blocks import block
+from thermocline.serving.trino.endpoint import Endpoint
 
 
 class Refused(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from embedded.stack import Stack
 from tests.views.stacked.started import started
+from thermocline.dev.stack import Stack
 
 
 @pytest.fixture(scope="session")

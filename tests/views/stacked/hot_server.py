@@ -17,12 +17,12 @@ from uuid import UUID
 import psutil
 from trino.exceptions import TrinoQueryError
 
-from embedded.ports import free_ports
-from embedded.stack import Command, Stack
 from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live
 from tests.behaviour.topic import APP, Topic
 from tests.views.stacked.started import CERTIFICATES, HOT_IN_TLS, HOT_OF_TWO, hot_addresses
 from tests.views.stacked.viewed import ask
+from thermocline.dev.ports import free_ports
+from thermocline.dev.stack import Command, Stack
 from thermocline.errors import ExitCode
 
 _SECTION = """

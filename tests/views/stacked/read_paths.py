@@ -12,20 +12,20 @@ from typing import Any
 import pyarrow as pa
 import trino.dbapi
 
-from embedded.stack import TABLE, Stack
-from embedded.trino import LocalTrino
-from serving import private
 from tests.behaviour.cases import CASES
 from tests.behaviour.read_paths import Rows, by_user
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import ANALYST
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.trino import LocalTrino
 from thermocline.iceberg.catalog import open_table
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
+from thermocline.serving.read import private
 from thermocline.settings import Settings
-from views.pin import pin_view
-from views.publication import Publication
-from views.trino_client import Trino
+from thermocline.views.pin import pin_view
+from thermocline.views.publication import Publication
+from thermocline.views.trino_client import Trino
 
 LAKE = "lake.app"
 

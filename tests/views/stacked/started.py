@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from embedded.ports import HOST, ports_of
-from embedded.stack import TABLE, TRINO_ADMIN, Stack
-from ingest.create import create_table
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
+from thermocline.dev.ports import HOST, ports_of
+from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.ingest.table.create import create_table
 from thermocline.settings import ServingSettings, ViewsSettings, load_settings
 from thermocline.settings.model import TrinoEndpointSettings
-from views.access import Names
-from views.config import trino_files, write_files
+from thermocline.views.access import Names
+from thermocline.views.config import trino_files, write_files
 
 FORMATS = [
     replace(variant, format_version=2)

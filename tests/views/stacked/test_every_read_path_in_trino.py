@@ -11,16 +11,13 @@ from pathlib import Path
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from embedded.stack import TABLE, Stack
-from embedded.trino import LocalTrino
-from ingest.owner import Owner
 from tests.behaviour.cases import CASES, Case, Write
 from tests.behaviour.live import APPEND_TIME, Live
 from tests.behaviour.test_every_read_path import MOMENTS, Answers, check_rows, tell
 from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, named
 from tests.behaviour.test_quarantine import LARGE, Scores
 from tests.behaviour.topic import APP, key_bytes
-from tests.embedded.newer_trino import newer_trino
+from tests.dev.newer_trino import newer_trino
 from tests.transactions import wait_for_markers
 from tests.views.stacked.read_paths import (
     LAKE,
@@ -33,10 +30,13 @@ from tests.views.stacked.read_paths import (
     wait_for_margin,
 )
 from tests.views.stacked.started import FORMATS
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.trino import LocalTrino
+from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
-from views.lake import lake_properties
-from views.properties import rendered
+from thermocline.views.lake import lake_properties
+from thermocline.views.properties import rendered
 
 pytestmark = pytest.mark.trino
 

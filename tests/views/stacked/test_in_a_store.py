@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from embedded.rest_catalog import LocalRestCatalog
-from embedded.s3 import LocalS3
-from embedded.stack import TABLE, Stack
-from ingest.owner import Owner
 from tests.behaviour.cases import CASES
 from tests.behaviour.test_every_read_path import MOMENTS, Answers, check_rows, tell
 from tests.views.stacked.read_paths import LAKE, READ_PATHS, ask, publish
 from thermocline.cli import entry
+from thermocline.dev.rest_catalog import LocalRestCatalog
+from thermocline.dev.s3 import LocalS3
+from thermocline.dev.stack import TABLE, Stack
+from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]

@@ -20,21 +20,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from embedded.stack import Command, Stack
-from serving import private
-from serving.client import Client
 from tests.behaviour.live import Rows
 from tests.behaviour.topic import APP
 from tests.tier import quick_or_full
 from tests.views.stacked.started import MARGIN_SECONDS
 from tests.views.stacked.traffic import Traffic, by_partition, partition_of, users
 from tests.views.stacked.viewed import MODES, PUBLISHER, Viewed, Written, ask, replay
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import Command, Stack
 from thermocline.iceberg.catalog import SnapshotState, state_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from views.pin import pin_view
-from views.trino_client import Trino
+from thermocline.serving.read import private
+from thermocline.views.pin import pin_view
+from thermocline.views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 

@@ -10,18 +10,18 @@ import io
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from embedded.stack import TRINO_ADMIN, Stack
-from serving import private
 from tests.behaviour.live import MANY, wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import PUBLISHER, Viewed, ask
+from thermocline.dev.stack import TRINO_ADMIN, Stack
 from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.files import plan_files
 from thermocline.process.clock import SystemClock
-from views import groups
-from views.pin import pin_view
-from views.trino_client import Trino
+from thermocline.serving.read import private
+from thermocline.views import groups
+from thermocline.views.pin import pin_view
+from thermocline.views.trino_client import Trino
 
 pytestmark = pytest.mark.trino
 

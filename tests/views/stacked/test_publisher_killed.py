@@ -21,17 +21,17 @@ from pathlib import Path
 
 import pytest
 
-from embedded.stack import Stack
 from tests.behaviour.armed import armed_owners, error_like, has_fired
 from tests.failpoints.arming import arm, disarm
 from tests.failpoints.point import Action, Process
 from tests.views.stacked.viewed import Viewed
+from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
-from views.leases import path_of
-from views.publication import Publication
-from views.watch import PublishWatch
+from thermocline.views.leases import path_of
+from thermocline.views.publication import Publication
+from thermocline.views.watch import PublishWatch
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

@@ -16,9 +16,6 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from embedded.stack import Stack
-from serving import private
-from serving.client import Client
 from tests.behaviour.topic import APP
 from tests.views.stacked.hot_server import (
     COLUMNS,
@@ -33,8 +30,11 @@ from tests.views.stacked.hot_server import (
     read_from_server,
     serving,
 )
+from thermocline.cli.server_answers import Client
+from thermocline.dev.stack import Stack
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
+from thermocline.serving.read import private
 from thermocline.text.shown import json_form
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]

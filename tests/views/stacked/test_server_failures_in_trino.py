@@ -20,7 +20,6 @@ from itertools import cycle
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from embedded.stack import Stack
 from tests.behaviour.topic import APP
 from tests.views.stacked.hot_server import (
     COLUMNS,
@@ -36,6 +35,7 @@ from tests.views.stacked.hot_server import (
     serving,
 )
 from tests.views.stacked.viewed import ask
+from thermocline.dev.stack import Stack
 
 ROUNDS = int(os.environ.get("VIEWS_TEST_FAULTS", "14"))
 ROUND_SECONDS_MAX = 200  # a server starts within 180, or the round fails

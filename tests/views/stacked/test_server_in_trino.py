@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from embedded.stack import Stack
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.hot_server import (
@@ -20,6 +19,7 @@ from tests.views.stacked.hot_server import (
     serving,
 )
 from tests.views.stacked.viewed import ask
+from thermocline.dev.stack import Stack
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from embedded.oracle import RowKey
 from tests.behaviour.topic import APP, Topic
 from tests.views.stacked.viewed import Written, history
+from thermocline.dev.oracle import RowKey
 from thermocline.settings import KafkaSettings
 
 USERS = 30

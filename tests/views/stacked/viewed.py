@@ -12,16 +12,16 @@ from typing import Any
 import trino.dbapi
 from trino.exceptions import TrinoQueryError
 
-from embedded.oracle import Oracle, RowKey, row_of
-from embedded.stack import Command, Stack
 from tests.behaviour.live import APPEND_TIME, KEYED, Live, Rows, wait_for
 from tests.views.stacked.started import MARGIN_SECONDS
+from thermocline.dev.oracle import Oracle, RowKey, row_of
+from thermocline.dev.stack import Command, Stack
 from thermocline.iceberg.catalog import state_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
-from views.access import Names
-from views.publication import Publication
-from views.publish import PublishRound
+from thermocline.views.access import Names
+from thermocline.views.publication import Publication
+from thermocline.views.publish import PublishRound
 
 ANALYST = "ana"
 PUBLISHER = Names().publisher

@@ -15,13 +15,13 @@ import pytest
 import trino.dbapi
 from pyiceberg.catalog import Catalog
 
-from embedded.broker import LocalKafka
-from embedded.trino import LocalTrino
+from thermocline.dev.broker import LocalKafka
+from thermocline.dev.trino import LocalTrino
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
-from views.access import Names
-from views.config import kafka_properties, trino_files, write_files
-from views.topics import description, table_name
+from thermocline.views.access import Names
+from thermocline.views.config import kafka_properties, trino_files, write_files
+from thermocline.views.topics import description, table_name
 
 NAMESPACE = "app"
 ADMIN = "admin"

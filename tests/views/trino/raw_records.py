@@ -17,8 +17,8 @@ from tests.views.trino.conftest import ADMIN, TrinoSite
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import Column, LiveTable
-from views import sql
-from views.render_records import GOOD, good_records
+from thermocline.views import sql
+from thermocline.views.render_records import GOOD, good_records
 
 Record = tuple[bytes | None, bytes | None]
 

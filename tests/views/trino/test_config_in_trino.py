@@ -13,8 +13,8 @@ from tests.transactions import wait_for_markers
 from tests.views.trino.conftest import ADMIN, ANALYST, NAMES, TrinoSite
 from thermocline.kafka.log import Log
 from thermocline.settings import CatalogSettings
-from views.lake import lake_properties
-from views.topics import table_name
+from thermocline.views.lake import lake_properties
+from thermocline.views.topics import table_name
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

@@ -16,7 +16,7 @@ from tests.views.trino.conftest import ADMIN, TrinoSite
 from tests.views.trino.raw_records import Record, read_by_decode, read_in_trino, write_raw
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
-from views.render_window import LogWindow
+from thermocline.views.render_window import LogWindow
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

@@ -18,7 +18,6 @@ from confluent_kafka.admin import AdminClient
 from pyiceberg.table import Table
 from trino.exceptions import TrinoQueryError
 
-from serving.private import extract
 from tests.manual_clock import ManualClock
 from tests.views.live_table import commit, make_table
 from tests.views.trino.conftest import ANALYST, TrinoSite
@@ -30,12 +29,13 @@ from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.identity import MARGIN_MS_MAX
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
+from thermocline.serving.read.private import extract
 from thermocline.settings import Settings, ViewsSettings
-from views.leases import held_views
-from views.orphaned_metadata import KEPT_MS, remove_leftovers
-from views.pin import pin_view
-from views.publish import ViewPublisher
-from views.trino_client import Trino
+from thermocline.views.leases import held_views
+from thermocline.views.orphaned_metadata import KEPT_MS, remove_leftovers
+from thermocline.views.pin import pin_view
+from thermocline.views.publish import ViewPublisher
+from thermocline.views.trino_client import Trino
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

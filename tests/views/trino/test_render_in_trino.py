@@ -25,10 +25,10 @@ from tests.views.trino.conftest import ADMIN, TrinoSite
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
-from views.groups import SCAN_COST_RECORDS
-from views.render import Mode, ViewPlan, query
-from views.render_view import create_view, drop_view, view_name, withdrawn_view
-from views.render_window import LogWindow
+from thermocline.views.groups import SCAN_COST_RECORDS
+from thermocline.views.render import Mode, ViewPlan, query
+from thermocline.views.render_view import create_view, drop_view, view_name, withdrawn_view
+from thermocline.views.render_window import LogWindow
 
 pytestmark = [pytest.mark.trino, pytest.mark.full]
 

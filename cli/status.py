@@ -1,0 +1,440 @@
+"""``thermocline status``: which sources answer, and how far each table is."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Group
+from rich.filesize import decimal
+from rich.text import Text
+
+from thermocline.cli.output import error_document, show, table
+from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.status_views import ask_trino, rows_of, views_of
+from thermocline.cli.table import snapshot_document
+from thermocline.errors import (
+    CatalogUnreachable,
+    DependencyMissing,
+    ExitCode,
+    KafkaUnreachable,
+    ServerUnreachable,
+    ThermoclineError,
+    TrinoUnreachable,
+    all_errors,
+)
+from thermocline.process.answered import answered
+from thermocline.process.masking import mask_password
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from thermocline.kafka.log import Log, OpenTransaction
+    from thermocline.rules.seam import Seam
+    from thermocline.settings import CatalogSettings, Settings
+    from thermocline.views.trino_client import Trino
+
+# What is well answers in a tenth of a second, and on a machine that is busy fifteen times over in three. What
+# is away mostly refuses at once, so only something that hangs takes as long as this.
+TIMEOUT_SECONDS: Final = 10.0
+SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
+TABLES_MANY: Final = 10
+TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
+# For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
+ANSWER_BYTES_MAX: Final = 1 << 20
+UNREAD_SHOWN_MAX: Final = 5
+ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
+OWNER_FACTS: Final = (
+    "host",
+    "pid",
+    "epoch",
+    "since",
+    "renewed",
+    "lease_seconds",
+    "ended",
+    "stopped_by",
+    "stopped_because",
+)
+
+
+class StatusSource(StrEnum):
+    """What a status asks."""
+
+    KAFKA = "kafka"
+    CATALOG = "catalog"
+    SERVER = "server"
+    TRINO = "trino"
+
+
+def status(
+    context: typer.Context,
+    without: Annotated[list[StatusSource] | None, typer.Option(help="Skip this source. Repeatable.")] = None,
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The server to ask. Default: that of the configuration.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long to wait for what hangs.")
+    ] = TIMEOUT_SECONDS,
+    as_json: AsJson = False,
+) -> int:
+    """Check all components; show each table's seam and lag.
+
+    Takes about a second; if a source hangs, as long as --timeout says, counted from when the program has
+    started. Each table beyond ten adds up to a tenth of a second. As a probe, give it a --timeout that is
+    some seconds below the probe's own. Exit codes: 0 healthy; 3 a source is unavailable; 2 a table
+    or topic does not exist; 1 the server is stale, not ready, or does not serve a table, or the process
+    that ingested a table is gone without having been stopped. If ingest of a table stopped with an error,
+    the exit code of that error, such as 40.
+    """
+    settings = session_of(context).settings()
+    limits = _Limits(timeout, len(settings.tables))
+    report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"), limits)
+    show(report, _described(report, limits), as_json)
+    return _exit_code(report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How long a status may take, in seconds: the sources, and then the tables."""
+
+    timeout: float
+    tables: int
+
+    @property
+    def sources(self) -> float:
+        """For all sources together."""
+        return self.timeout * SOURCES_SHARE
+
+    @property
+    def all(self) -> float:
+        """For all that is asked, from the beginning."""
+        return self.timeout + TABLE_SECONDS * max(0, self.tables - TABLES_MANY)
+
+
+def _exit_code(report: dict[str, Any]) -> int:
+    problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
+    stopped = {entry.get("owner", {}).get("stopped_by") for entry in report["tables"] if "error" not in entry}
+    problems += [error.exit_code for code, error in all_errors().items() if code in stopped]
+    is_away = any(_is_away(source, report[source]) for source in StatusSource if source in report)
+    if (
+        is_away
+        or ExitCode.UNAVAILABLE in problems
+        or any("unanswered" in entry for entry in report["tables"])
+    ):
+        return ExitCode.UNAVAILABLE
+    if problems:
+        return max(problems)
+    if any(entry.get("owner", {}).get("is_gone") for entry in report["tables"]):
+        return ExitCode.BAD_ANSWER
+    if "server" in report:
+        served = _served_tables(report["server"])
+        answers = [served.get(entry["table"], {}) for entry in report["tables"]]
+        if not all(answer.get("ready") and not answer.get("stale") for answer in answers):
+            return ExitCode.BAD_ANSWER
+    return ExitCode.DONE
+
+
+def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
+    """Whether it is away. A Trino that can't be asked from here, for want of its client, may be well."""
+    is_asked = (
+        source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code
+    )
+    return "error" in answer and is_asked
+
+
+def _report(
+    settings: Settings, without: AbstractSet[StatusSource], server_url: str, limits: _Limits
+) -> dict[str, Any]:
+    """What could be found out, and the error of each source that is unavailable."""
+    _import_all(settings)
+    from thermocline.iceberg.catalog import open_catalog
+    from thermocline.kafka.log import Log
+    from thermocline.process.clock import SystemClock
+
+    began_at = SystemClock().monotonic()
+    questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
+        StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
+        StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
+        StatusSource.SERVER: lambda: (None, _ask_server(server_url, limits)),
+    }
+    if settings.views.enabled:
+        questions[StatusSource.TRINO] = lambda: ask_trino(settings)
+    asked = {source: ask for source, ask in questions.items() if source not in without}
+    answers = answered(asked, began_at + limits.sources)
+    found = {source: answers.get(source) or _silent(settings, server_url, source, limits) for source in asked}
+    log, catalog, trino = (
+        found[source][0] if source in found else None
+        for source in (StatusSource.KAFKA, StatusSource.CATALOG, StatusSource.TRINO)
+    )
+    entries: dict[str, dict[str, Any]] = {
+        name: {"table": name, "identifier": table.identifier} for name, table in settings.tables.items()
+    }
+    if catalog is not None:
+        of_thread = threading.local()
+
+        def catalog_of_thread() -> Catalog:
+            """One for each thread: not every client may be used by several."""
+            if not hasattr(of_thread, "catalog"):
+                of_thread.catalog = open_catalog(settings.catalog)
+            opened: Catalog = of_thread.catalog
+            return opened
+
+        tables = {
+            name: partial(_look, settings, entry, catalog_of_thread, log, trino)
+            for name, entry in entries.items()
+        }
+        for name in entries.keys() - answered(tables, began_at + limits.all).keys():
+            entries[name] = {**entries[name], "unanswered": True}
+    return {
+        **{source.value: answer for source, (_, answer) in found.items()},
+        "tables": list(entries.values()),
+    }
+
+
+def _import_all(settings: Settings) -> None:
+    """Imports all that is asked with: on a busy machine that takes seconds, and is no source's silence."""
+    names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
+    names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
+    names += ["thermocline.rules.identity", "thermocline.kafka.log"]
+    names += (
+        ["thermocline.views.trino_client", "thermocline.views.view_status", "thermocline.views.publish"]
+        if settings.views.enabled
+        else []
+    )
+    for name in names:
+        with suppress(ImportError):  # what is not installed is said where it is needed
+            import_module(name)
+
+
+def _silent(
+    settings: Settings, server_url: str, source: StatusSource, limits: _Limits
+) -> tuple[None, dict[str, Any]]:
+    """What is said of a source that has not answered in time."""
+    detail = f"no answer within {limits.sources:g} s"
+    servers, uri = settings.kafka.bootstrap_servers, settings.catalog.shown()["uri"]
+    error, at = {
+        StatusSource.KAFKA: (KafkaUnreachable(bootstrap_servers=servers, detail=detail), servers),
+        StatusSource.CATALOG: (CatalogUnreachable(uri=uri, detail=detail), uri),
+        StatusSource.TRINO: (TrinoUnreachable(url=settings.views.url, detail=detail), settings.views.url),
+        StatusSource.SERVER: (
+            ServerUnreachable(url=server_url, detail=detail),
+            mask_password(server_url),
+        ),
+    }[source]
+    return None, {"at": at, "error": error_document(error)}
+
+
+def _ask_kafka(settings: Settings, log_of: type[Log]) -> tuple[Log | None, dict[str, Any]]:
+    answer: dict[str, Any] = {"at": settings.kafka.bootstrap_servers}
+    try:
+        log = log_of(settings.kafka)
+        return log, answer | {"cluster_id": log.cluster_id()}
+    except ThermoclineError as error:
+        return None, answer | {"error": error_document(error)}
+
+
+def _ask_catalog(
+    settings: Settings, open_catalog: Callable[[CatalogSettings], Catalog]
+) -> tuple[Catalog | None, dict[str, Any]]:
+    answer: dict[str, Any] = {"at": settings.catalog.shown()["uri"], "type": settings.catalog.type}
+    try:
+        return open_catalog(settings.catalog), answer
+    except ThermoclineError as error:
+        return None, answer | {"error": error_document(error)}
+
+
+def _ask_server(url: str, limits: _Limits) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(f"{url}/status", timeout=limits.sources) as response:  # noqa: S310
+            status = json.loads(response.read(max(1, limits.tables) * ANSWER_BYTES_MAX))
+            return {"at": mask_password(url), "status": status}
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        detail = str(getattr(error, "reason", error))  # urllib wraps what happened
+        error_shown = error_document(ServerUnreachable(url=url, detail=detail))
+        return {"at": mask_password(url), "error": error_shown}
+
+
+def _look(
+    settings: Settings,
+    entry: dict[str, Any],
+    open_catalog: Callable[[], Catalog],
+    log: Log | None,
+    trino: Trino | None,
+) -> None:
+    """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
+    from thermocline.iceberg.catalog import (
+        ACCEPTED_PROPERTY,
+        UNREAD_PROPERTY,
+        current_state,
+        definition_of,
+        load_table,
+    )
+    from thermocline.iceberg.foreign_schema import check_schema
+    from thermocline.iceberg.holder import holder_of
+    from thermocline.process.clock import SystemClock
+    from thermocline.rules.identity import check_log
+
+    name = entry["table"]
+    try:
+        loaded = load_table(open_catalog(), name, entry["identifier"])
+        if (holder := holder_of(loaded.io, loaded.location())) is not None:
+            entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
+            entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
+        # Before anything that may fail: whoever looks why wants to see what was done before.
+        entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
+        entry["unread_fields"] = json.loads(loaded.properties.get(UNREAD_PROPERTY, "[]"))
+        state = current_state(loaded, name)
+        entry["snapshot"] = snapshot_document(state)
+        definition = definition_of(loaded, name)
+        check_schema(loaded, definition)
+        if log is not None:
+            topics = state.seam.topics
+            entry["lag"] = _lag(
+                state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
+            )
+            check_log(name, state, log, definition, SystemClock().now_ms())
+        if trino is not None:
+            entry["views"] = views_of(settings, name, definition, state, trino)
+    except ThermoclineError as error:
+        entry["error"] = error_document(error)
+
+
+def _lag(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:
+    """Offsets between seam and end, and the partitions where the two do not fit or where something waits.
+
+    Those are the partitions whose seam the log does not hold any more, or yet, those that are new (the topic
+    gained them, so they will be read from their first offset), and those that an open transaction holds back.
+    """
+    known = {(topic, partition): offset for topic, partition, offset in seam.items()}
+    logged = {(topic, partition): starts.get((topic, partition)) for topic, partition, _ in ends.items()}
+    outside = [place for place, offset in known.items() if not starts.get(place) <= offset <= ends.get(place)]
+    return {
+        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in (logged | known).items()),
+        "log_start": starts.to_dict(),
+        "log_end": ends.to_dict(),
+        "outside_log": _places(outside),
+        "new_partitions": _places(place for place in logged if place not in known),
+        "open_transactions": [
+            {
+                "partition": f"{one.topic}/{one.partition}",
+                "begins_at": one.begins_at,
+                "held_back": one.held_back,
+            }
+            for one in held
+        ],
+    }
+
+
+def _places(places: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{topic}/{partition}" for topic, partition in places]
+
+
+def _described(report: dict[str, Any], limits: _Limits) -> Group:
+    asked = [name for name in StatusSource if name in report]
+    sources = [(name, report[name]["at"], _source(name, report[name])) for name in asked]
+    tables = [
+        (
+            entry["table"],
+            entry.get("snapshot", {}).get("snapshot_id", ""),
+            _compact(entry.get("snapshot", {}).get("seam", {})),
+            entry["lag"]["offsets"] if "lag" in entry else "unknown",
+            _remark(entry, limits.all),
+        )
+        for entry in report["tables"]
+    ]
+    listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
+    parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
+    if served := list(_served(report.get("server", {}))):
+        parts.append(table(("served", "ready", "age (s)", "stale", "tailer", ""), served))
+    if views := list(rows_of(report)):
+        parts.append(table(("view", "snapshot", "ends at", ""), views))
+    return Group(*[line for part in parts for line in (part, Text())][:-1])
+
+
+def _served_tables(server: dict[str, Any]) -> dict[str, Any]:
+    """What the server says of each of its tables; empty where what listens there is no server of ours."""
+    match server:
+        case {"status": {"tables": dict(tables)}}:
+            return tables
+    return {}
+
+
+def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    for name, entry in _served_tables(server).items():
+        age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
+        shown_age = "unknown" if age is None else f"{age:.2f}"
+        state = tailer.get("state", "not started")
+        yield name, entry.get("ready"), shown_age, entry.get("stale"), state, entry.get("problem", "")
+
+
+def _source(name: StatusSource, source: dict[str, Any]) -> str:
+    if "error" in source:
+        error, word = source["error"], "unavailable" if _is_away(name, source) else "not asked"
+        return f"{word} [{error['code']}] {error['cause'] or error['what']}"
+    if "cluster_id" in source:
+        return f"answers, cluster {source['cluster_id']}"
+    if "version" in source:
+        return f"answers, version {source['version']}"
+    match source:
+        case {"status": {"disk": {"free_bytes": int(free), "kept_bytes": int(kept)}}}:
+            room = f"its disk has {decimal(free)} free"
+            if free < kept:
+                return f"answers; {room}, and tailers pause below {decimal(kept)}"
+            return f"answers; {room}, of which it needs {decimal(kept)}"
+    return "answers"
+
+
+def _remark(entry: dict[str, Any], seconds_max: float) -> str:
+    if "error" in entry:
+        error = entry["error"]
+        return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
+    if (owner := entry.get("owner", {})).get("stopped_by"):
+        return f"ingest stopped {owner['ended']}: [{owner['stopped_by']}] {owner['stopped_because']}"
+    if "unanswered" in entry:
+        return f"no answer within {seconds_max:g} s"
+    if "snapshot" not in entry:
+        return "the catalog was not asked, or does not answer"
+    if "lag" not in entry:
+        return "; ".join([*_unowned(owner), "Kafka was not asked, or does not answer"])
+    outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
+    remarks = _unowned(owner)
+    remarks += [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
+    remarks += [f"new: {', '.join(new)}"] if new else []
+    remarks += [
+        f"[transaction-open] {one['partition']}: a transaction open since offset {one['begins_at']:,} "
+        f"holds back {one['held_back']:,} offsets"
+        for one in entry["lag"]["open_transactions"]
+    ]
+    remarks += [
+        f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
+    ]
+    if names := entry["unread_fields"]:
+        shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
+        remarks.append(f"fields that no column is read from: {shown}")
+    return "; ".join(remarks)
+
+
+def _unowned(owner: dict[str, Any]) -> list[str]:
+    if owner.get("is_gone"):
+        process = f"process {owner['pid']} on {owner['host']}"
+        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"]
+    return [f"no owner since {owner['ended']}"] if owner.get("ended") else []
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _compact(document: object) -> str:
+    return json.dumps(document, separators=(",", ":")) if document else ""

@@ -1,0 +1,257 @@
+"""``thermocline table``: create, alter, show, list and drop live tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from thermocline.cli.output import confirmed, error_document, say, show, table
+from thermocline.cli.publishing import drop_with_table, publish_once
+from thermocline.cli.session import AsJson, TableName, session_of
+from thermocline.errors import ExitCode, ForeignSnapshot, TableMissing
+from thermocline.text.typed import command
+
+if TYPE_CHECKING:
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.ingest.table.drop import Dropped
+
+app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_args_is_help=True)
+
+
+@app.command()
+def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
+    """Create the table from its configuration.
+
+    Also determines the offsets that ingest starts from.
+    """
+    settings = session_of(context).settings()
+    identifier = settings.table(name).identifier
+    from thermocline.ingest.table.create import create_table
+    from thermocline.ingest.table.sample import warnings_of
+
+    state = create_table(settings, name)
+    warnings = warnings_of(settings, settings.table(name).definition(name))
+    document = {
+        "table": name,
+        "identifier": identifier,
+        "snapshot": snapshot_document(state),
+        "warnings": warnings,
+    }
+    begins = "\n".join(
+        f"  {topic}/{partition} from offset {at:,}" for topic, partition, at in state.seam.items()
+    )
+    text = f"created {identifier}; ingest will read\n{begins}\nnext: {command(f'ingest run {name}')}"
+    for warning in warnings:
+        say(warning)
+    show(document, Text(text), as_json)
+
+
+@app.command()
+def alter(
+    context: typer.Context,
+    name: TableName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Apply configuration changes to the table.
+
+    For example new columns, wider types, new topics, another number of buckets, or on_error.
+    """
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    from thermocline.ingest.table.alter import alter_table
+    from thermocline.process.clock import SystemClock
+
+    altered = alter_table(settings, name, SystemClock(), dry_run, say)
+    if altered.changes and not dry_run:
+        publish_once(settings, name)
+    version = altered.definition.version
+    document = {
+        "table": name,
+        "changes": altered.changes,
+        "definition_version": version,
+        "dry_run": dry_run,
+        "field_ids": {column.name: column.field_id for column in altered.added},
+        "files_to_rewrite": altered.files_to_rewrite,
+    }
+    if not altered.changes:
+        show(document, Text(f"{name}: nothing to do: the table already matches the file"), as_json)
+        return ExitCode.NOTHING_TO_DO
+    lines = "\n".join(f"  {change}" for change in altered.changes)
+    after = (
+        f"next: {command(f'table alter {name}')}"
+        if dry_run
+        else f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
+    )
+    if altered.files_to_rewrite and not settings.maintenance.enabled:
+        after += f"\nand, as [maintenance] is not enabled: {command(f'maintain run {name}')}"
+    verb = "would be altered to" if dry_run else "altered to"
+    show(document, Text(f"{name} {verb} version {version} of its definition\n{lines}\n{after}"), as_json)
+    return ExitCode.DONE
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    name: TableName,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete the files.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Remove the table and its quarantine from the catalog.
+
+    Files stay, unless --purge is given.
+    """
+    session = session_of(context)
+    settings = session.settings()
+    settings.table(name)
+    from thermocline.ingest.table.drop import drop_table, plan_drop
+    from thermocline.process.clock import SystemClock
+
+    if not yes and not _confirmed(name, plan_drop(settings, name), purge):  # safety: drop-yes
+        show({"table": name, "dropped": []}, Text(f"{name}: nothing was dropped"), as_json)
+        return ExitCode.NOTHING_TO_DO
+    dropped = drop_table(settings, name, purge, SystemClock(), say)
+    drop_with_table(settings, name)
+    lines = [
+        f"dropped {' and '.join(dropped.identifiers)}",
+        *(f"  files are left below {at}" for at in dropped.left),
+    ]
+    if purge and not dropped.left:
+        lines.append(f"  and deleted the files below {' and '.join(dropped.locations)}")
+    state = settings.serving.state_dir / name
+    if state.exists():
+        lines.append(f"  a server's copy of what it read is left in {state}; delete it when no server runs")
+    show({"table": name, **asdict(dropped)}, Text("\n".join(lines)), as_json)
+    return ExitCode.PARTLY_DONE if purge and dropped.left else ExitCode.DONE
+
+
+@app.command("show")
+def show_table(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
+    """Show the table's definition, current snapshot and seam."""
+    settings = session_of(context).settings()
+    identifier = settings.table(name).identifier
+    from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
+
+    loaded = open_table(settings, name)
+    definition = json.loads(definition_of(loaded, name).to_json())
+    document: dict[str, Any] = {
+        "table": name,
+        "identifier": identifier,
+        "definition": definition,
+        "accepted": json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]")),
+    }
+    try:
+        snapshot = snapshot_document(current_state(loaded, name))
+    except ForeignSnapshot as error:  # the command that this error names must show what there is
+        snapshot = {"problem": error_document(error)}
+    show(document | {"snapshot": snapshot}, _described(document, snapshot), as_json)
+
+
+@app.command("list")
+def list_tables(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the configured tables and whether they exist."""
+    settings = session_of(context).settings()
+    from thermocline.iceberg.catalog import current_state, load_table, open_catalog
+
+    catalog = open_catalog(settings.catalog, may_create=False) if settings.tables else None
+    found: list[dict[str, Any]] = []
+    for name, configured in settings.tables.items():
+        entry: dict[str, Any] = {
+            "table": name,
+            "identifier": configured.identifier,
+            "topics": configured.topics,
+        }
+        try:
+            assert catalog is not None
+            state = current_state(load_table(catalog, name, configured.identifier), name)
+            found.append(entry | {"exists": True, "snapshot": snapshot_document(state)})
+        except TableMissing:
+            found.append(entry | {"exists": False, "snapshot": None})
+        except ForeignSnapshot as error:
+            found.append(entry | {"exists": True, "snapshot": {"problem": error_document(error)}})
+    rows = [
+        (entry["table"], entry["identifier"], ", ".join(entry["topics"]), _presence(entry)) for entry in found
+    ]
+    show(found, table(("table", "identifier", "topics", "newest snapshot"), rows), as_json)
+
+
+def snapshot_document(state: SnapshotState) -> dict[str, Any]:
+    """A snapshot with a seam, for JSON output; ids are strings, since JSON readers round long integers."""
+    return {
+        "snapshot_id": str(state.snapshot_id),
+        "committed_at": datetime.fromtimestamp(state.timestamp_ms / 1000, UTC).isoformat(
+            timespec="milliseconds"
+        ),
+        "seam": state.seam.to_dict(),
+        "epoch": state.epoch,
+        "batch_id": state.batch_id,
+        "definition_version": state.definition_version,
+        "records": dict(sorted(state.counts.items())),
+    }
+
+
+def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
+    goes = " and ".join(what_goes.identifiers)
+    if purge:
+        goes += f" with the files below {' and '.join(what_goes.locations)}"
+    words = f"table drop {name}{' --purge' if purge else ''} --yes"
+    return confirmed(f"Drop {goes}?", goes, command(words))
+
+
+def _presence(entry: dict[str, Any]) -> str:
+    if not entry["exists"]:
+        return f"none yet: {command('table create ' + entry['table'])}"
+    if problem := entry["snapshot"].get("problem"):
+        return f"[{problem['code']}] {problem['what']}"
+    return f"{entry['snapshot']['snapshot_id']} of {entry['snapshot']['committed_at']}"
+
+
+def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
+    definition = document["definition"]
+    columns = [
+        (column["name"], _type(column), "key" if column["name"] in definition["key"] else "")
+        for column in definition["columns"]
+    ]
+    choices = [
+        (name, ", ".join(value) if isinstance(value, list) else _fact(value))
+        for name, value in definition.items()
+        if name not in ("columns", "identifier", "provenance_id")
+    ]
+    head = Text(f"{document['table']}: {document['identifier']}\n")
+    facts = [(name, _fact(value)) for name, value in snapshot.items()]
+    parts = [
+        table(("column", "type", ""), columns),
+        table(("definition", ""), choices),
+        table(("snapshot", ""), facts),
+    ]
+    if document["accepted"]:
+        accepted = [(one["at"], one["code"], ", ".join(one["facts"])) for one in document["accepted"]]
+        parts.append(table(("accepted at", "what", "facts"), accepted))
+    return Group(head, *(part for table_ in parts for part in (table_, Text())))
+
+
+def _type(column: dict[str, Any]) -> str:
+    epoch, path, header, event = (column.get(name) for name in ("epoch", "path", "header", "event"))
+    words = [f"epoch in {epoch}"] if epoch else []
+    words += [f"from {'.'.join(path)}"] if path else []
+    words += [f"from header {header}"] if header else []
+    words += [f"from {'.'.join(event)} of the event"] if event else []
+    return f"{column['type']} ({', '.join(words)})" if words else str(column["type"])
+
+
+def _fact(value: object) -> object:
+    match value:
+        case {"code": code, "what": what}:
+            return f"[{code}] {what}"
+        case dict():
+            return json.dumps(value)
+        case _:
+            return value

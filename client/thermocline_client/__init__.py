@@ -1,0 +1,65 @@
+"""A client for a Thermocline server, blocking and async. It needs httpx, and pyarrow for extracts.
+
+    with Client("http://127.0.0.1:8080") as client:
+        answer = client.lookup("profiles", app_id=7, user_id="ada")
+        frame = client.extract("profiles", columns=["user_id", "value"]).to_polars()
+
+It imports nothing else of Thermocline. ``answers`` has the values, ``errors`` what is raised; ``requests`` is
+what both clients share, and ``blocking`` and ``asynchronous`` send it.
+"""
+
+from __future__ import annotations
+
+from .answers import (
+    Answer,
+    Delivered,
+    ReadPoint,
+    Refused,
+    RefusedRecord,
+    UnlistedRange,
+)
+from .asynchronous import AsyncClient, AsyncExtract
+from .blocking import Client, Extract
+from .errors import (
+    BadParameter,
+    ClientError,
+    NotReady,
+    Problem,
+    ReadAfterTimeout,
+    RowNotFound,
+    StreamCut,
+    UnknownTable,
+    Unreachable,
+    UnsafeName,
+)
+from .jobs import ExtractJob, JobFailed, JobFile
+from .retries import Retries
+from .streams import ExtractInfo
+
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "AsyncExtract",
+    "BadParameter",
+    "Client",
+    "ClientError",
+    "Delivered",
+    "Extract",
+    "ExtractInfo",
+    "ExtractJob",
+    "JobFailed",
+    "JobFile",
+    "NotReady",
+    "Problem",
+    "ReadAfterTimeout",
+    "ReadPoint",
+    "Refused",
+    "RefusedRecord",
+    "Retries",
+    "RowNotFound",
+    "StreamCut",
+    "UnknownTable",
+    "UnlistedRange",
+    "Unreachable",
+    "UnsafeName",
+]

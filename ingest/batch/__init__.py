@@ -1,0 +1,1 @@
+"""One batch: what it reads, which rows it replaces, which files it writes."""

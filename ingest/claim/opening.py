@@ -1,0 +1,64 @@
+"""What an owner needs of its table before it takes it: the checks that need no ownership, and the wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from thermocline.errors import DefinitionDiffers
+from thermocline.iceberg.foreign_schema import check_schema
+from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_letter_topic
+from thermocline.ingest.claim.ownership import Claim
+from thermocline.kafka.log import Log
+from thermocline.rules.identity import check_log
+
+if TYPE_CHECKING:
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.schemas.registry import SchemaRegistry
+    from thermocline.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A table that is as its owner needs it, and may be another process's still."""
+
+    settings: Settings
+    claim: Claim
+    log: Log
+    client_config: dict[str, Any]
+    registry: SchemaRegistry | None
+    policy: BadRecordsPolicy
+
+    @classmethod
+    def of(
+        cls, settings: Settings, name: str, clock: Clock, log: Log | None = None, say: Say | None = None
+    ) -> Opening:
+        """Check definition and topics; ``log`` is of the configured cluster.
+
+        ``say`` gets a line when an owner has to be waited for.
+
+        Raises:
+            DefinitionDiffers: the file does not say what the table's definition says.
+            ForeignSchema: another program changed the table's columns.
+            ThermoclineError: the log does not fit the table (``thermocline.rules.identity.check_log``).
+        """
+        claim = Claim.of(settings, name, clock, say)
+        definition = agreed(claim.definition, settings, name)
+        check_schema(claim.table, definition)
+        state = claim.state()
+        log = log or Log(settings.kafka)
+        check_log(name, state, log, definition, clock.now_ms())
+        policy = BadRecordsPolicy.of(definition, settings.table(name))
+        check_dead_letter_topic(policy, log)
+        client_config, registry = settings.kafka.client_config(), settings.registry.client()
+        return cls(settings, claim, log, client_config, registry, policy)
+
+
+def agreed(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
+    """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
+    differences = definition.differences(settings.table(name).definition(name))
+    if differences:
+        raise DefinitionDiffers(table=name, differences=differences)
+    return definition

@@ -1,0 +1,1 @@
+"""What runs a batch's tasks: this process, or Spark."""

@@ -1,0 +1,1 @@
+"""Quarantined records, applied later where that is still right."""

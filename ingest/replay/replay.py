@@ -1,0 +1,442 @@
+"""Replay: records of the quarantine that can be read by now go into the table, where nothing newer is known.
+
+Round by round: decode with the table's definition, judge by table and log (``judgement``, ``evidence``),
+apply what is the newest of its key in one commit that leaves the seam where it is, and only then take what is
+settled out of the quarantine. A crash in between makes the next replay find it already applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from thermocline.errors import ExitCode, OffsetsGone
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import (
+    SUMMARY_REPLAYED,
+    SnapshotState,
+    current_state,
+    definition_of,
+    open_catalog,
+    open_table,
+)
+from thermocline.iceberg.files import data_location, delete_files, store_named
+from thermocline.iceberg.reading import Reading, definition_at, reading_of
+from thermocline.ingest.batch.accounting import Accounting
+from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
+from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit, live_files
+from thermocline.ingest.claim.ownership import Owned, own_table
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
+from thermocline.ingest.quarantine import SeenRecords, all_places, open_quarantine, read_rows, remove
+from thermocline.ingest.replay.evidence import (
+    Kept,
+    LogEvidence,
+    Progress,
+    are_partial,
+    drained,
+    live_rows,
+    origins,
+    read_log,
+    unbroken,
+)
+from thermocline.ingest.replay.judgement import (
+    SETTLED,
+    Candidate,
+    Judgement,
+    Origin,
+    Outcome,
+    TableContext,
+    judge_by_log,
+    judge_by_place,
+    judge_by_table,
+    newest_first,
+)
+from thermocline.ingest.replay.quarantined import Place, Row, check_quarantined, place_of, places_filter
+from thermocline.kafka.log import Log
+from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.headers import HeadersUnreadable
+from thermocline.rules.identity import check_source
+from thermocline.rules.keys import buckets
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.schemas.registry import SchemaRegistry
+    from thermocline.settings import Settings
+
+# Records judged together, in one scan of the log and one commit; with their bytes, below a gigabyte.
+ROUND_RECORDS_MAX = 100_000
+ROUND_BYTES_MAX = 256 << 20
+# The log may be cut while it is read; a log that is cut this often is not for reading.
+SCANS_MAX = 3
+# Records that a report and a snapshot's summary name one by one.
+REPORTED_MAX = 1_000
+SUMMARY_RECORDS_MAX = 20
+
+_COLUMNS = ("timestamp", "key", "value", "headers")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What became of the records: ``counts`` by outcome, and the first of them one by one."""
+
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    records: list[tuple[Origin, Judgement]] = field(default_factory=list)
+    snapshot_ids: list[int] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Done where all of them are settled, partly done where some stay, else nothing to do."""
+        stay = self.counts[Outcome.REFUSED] + self.counts[Outcome.STILL_BAD]
+        if self.counts[Outcome.REFUSED] or 0 < stay < self.counts.total():
+            return ExitCode.PARTLY_DONE
+        return ExitCode.NOTHING_TO_DO if stay == self.counts.total() else ExitCode.DONE
+
+    def note(self, verdicts: Mapping[Origin, Judgement]) -> None:
+        """Count verdicts."""
+        self.counts.update(verdict.outcome for verdict in verdicts.values())
+        self.records += list(verdicts.items())[: REPORTED_MAX - len(self.records)]
+
+
+def replay(
+    settings: Settings,
+    name: str,
+    wanted: Sequence[Place] | None,
+    clock: Clock,
+    *,
+    is_dry_run: bool = False,
+    say: Say | None = None,
+    progress: Progress = lambda _done, _total: None,
+) -> Replayed:
+    """Apply records of the quarantine, the wanted ones or all of them, where that is known to be right.
+
+    A dry run judges them and changes nothing; it does not take the table from its owner. ``say`` gets a line
+    when an owner has to be waited for.
+
+    Raises:
+        NotQuarantined: one of the wanted records is not in quarantine; nothing was done.
+        TableHeld: an owner lives.
+        CommitUnknown: a round may or may not have landed; its records are still in quarantine.
+        ClusterReplaced, TopicReplaced, SeamBeyondLog and the like: the log is not the table's.
+    """
+    identifier = settings.table(name).identifier
+    quarantine = open_quarantine(open_catalog(settings.catalog), name, identifier)
+    if wanted is not None:
+        check_quarantined(quarantine, name, wanted)
+    report = Replayed()
+    if is_dry_run:
+        table = open_table(settings, name)
+        replaying = _Replaying.of(settings, name, table, quarantine, clock, progress)
+        for rows in _rounds(quarantine, wanted):
+            report.note(replaying.judge(rows).verdicts)
+        return report
+    with own_table(settings, name, clock, say=say) as owned:
+        quarantine.refresh()
+        replaying = _Replaying.of(settings, name, owned.table, quarantine, clock, progress)
+        for rows in _rounds(quarantine, wanted):
+            judged = replaying.judge(rows)
+            if judged.applied.num_rows:  # safety: replay-removed-after-commit
+                report.snapshot_ids.append(replaying.apply(owned, judged))
+            remove(quarantine, judged.settled())
+            replaying.quarantined.discard(judged.settled())
+            report.note(judged.verdicts)
+    return report
+
+
+@dataclass(slots=True)
+class _Judged:
+    """A round: the verdict on each record, and the records that are applied."""
+
+    verdicts: dict[Origin, Judgement]
+    applied: pa.Table
+
+    def settled(self) -> SeenRecords:
+        seen = SeenRecords()
+        for origin, verdict in self.verdicts.items():
+            if verdict.outcome in SETTLED:
+                seen.add(origin.topic_id, origin.partition, origin.offset)
+        return seen
+
+
+@dataclass(slots=True)
+class _Replaying:
+    """A table, its log and which records are in quarantine, for as long as one replay takes."""
+
+    definition: LiveTable
+    table: Table
+    state: SnapshotState
+    log: Log
+    client_config: Mapping[str, Any]
+    registry: SchemaRegistry | None
+    reading: Reading
+    drained_ms: Sequence[int | None]
+    files: FilesByBucket
+    decoder: Decoder
+    quarantined: SeenRecords
+    clock: Clock
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        name: str,
+        table: Table,
+        quarantine: Table,
+        clock: Clock,
+        progress: Progress,
+    ) -> _Replaying:
+        definition = definition_of(table, name)
+        state = current_state(table, name)
+        with store_named(name):
+            links = unbroken(table)
+        registry = settings.registry.client()
+        definitions = [definition_at(link, table.schemas(), definition) for link in links]
+        return cls(
+            definition=definition,
+            table=table,
+            state=state,
+            log=Log(settings.kafka),
+            client_config=settings.kafka.client_config(),
+            registry=registry,
+            reading=reading_of(links, definitions, [], [], definition),
+            drained_ms=drained(links),
+            files=live_files(table, state.snapshot_id, name),
+            decoder=decoder_for(definition, registry),
+            quarantined=all_places(quarantine),
+            clock=clock,
+            progress=progress,
+        )
+
+    def judge(self, rows: Sequence[Row]) -> _Judged:
+        """The verdict on each record of a round. Changes nothing."""
+        for scan in range(1, SCANS_MAX + 1):
+            try:
+                return self._judge(rows)
+            except OffsetsGone:  # retention cut the log while it was read: what is left is judged again
+                if scan == SCANS_MAX:
+                    raise
+        raise AssertionError("unreachable")
+
+    def apply(self, owned: Owned, judged: _Judged) -> int:
+        """Commit the records that are to be applied, the seam unchanged; the new snapshot's id."""
+        with store_named(self.definition.name):
+            results = self._write(judged.applied)
+        change = self._change(judged, results)
+        owned.lease.check()
+        failpoint("replay.commit")
+        match owned.committer.commit(self.state.snapshot_id, self.state.seam, change):
+            case Landed(snapshot_id, _):
+                self.files = after_commit(self.files, results)
+                self.state = replace(self.state, snapshot_id=snapshot_id)
+                return snapshot_id
+            case Rejected(error):
+                delete_files(self.table.io, change.paths())
+                raise error
+            case Unknown(error):
+                raise error  # its files may be part of the table: they are kept, and the quarantine as it is
+
+    def _judge(self, rows: Sequence[Row]) -> _Judged:
+        ground = self._ground()
+        by_place = {_origin(row): judge_by_place(_origin(row), ground) for row in rows}
+        verdicts = {origin: verdict for origin, verdict in by_place.items() if verdict is not None}
+        readable = [row for row in rows if _origin(row) not in verdicts]
+        records = self._decode(readable, verdicts)
+        with store_named(self.definition.name):
+            found = live_rows(self.table.io, self.definition, self.files, records)
+        live: dict[bytes, Origin | None] = {**found}
+        open_questions, settled = [], []
+        for candidate in _candidates(records, ground):
+            verdict = judge_by_table(candidate, live.get(candidate.key), ground)
+            if verdict is None:
+                open_questions.append(candidate)
+            else:
+                verdicts[candidate.origin] = verdict
+                if verdict.outcome in SETTLED:
+                    settled.append(candidate)
+        if open_questions:
+            evidence = self._read_log(open_questions, readable, found, ground)
+            for candidate in settled:
+                evidence.settle(candidate)
+            # By now the topic may have been made anew, and tombstones have grown old.
+            ground = replace(self._ground(), starts=ground.starts)
+            # safety: replay-newest-first
+            in_order = newest_first(open_questions, ground.reading, evidence.times_ms)
+            for candidate in in_order:
+                verdict = _verdict(candidate, live, evidence, ground)
+                verdicts[candidate.origin] = verdict
+                if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
+                    evidence.settle(candidate)
+                if verdict.outcome is Outcome.APPLIED:
+                    live[candidate.key] = None if candidate.is_tombstone else candidate.origin
+        is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
+        return _Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
+
+    def _ground(self) -> TableContext:
+        topics = self.definition.topics
+        name, state = self.definition.name, self.state
+        starts, _ = check_source(name, state, self.log, topics)
+        configs, now_ms = self.log.configs(topics), self.clock.now_ms()
+        young = {
+            (topic, partition): offset
+            for one, config in configs.items()
+            if config.is_compacted and config.is_log_append_time  # safety: replay-producers-times
+            for topic, partition, offset in self.log.offsets_at(
+                [one], max(now_ms - config.delete_retention_ms, 0)
+            ).items()
+        }
+        return TableContext(
+            has_key=self.definition.has_key,
+            has_partial_updates=self.definition.partial_updates,
+            is_ordered=bool(self.definition.sequence_by),
+            is_keyed_by_value=self.definition.key_from == "value",
+            seam=state.seam,
+            reading=self.reading,
+            drained_ms=self.drained_ms,
+            topic_ids={topic: facts.topic_id for topic, facts in self.log.describe(topics).items()},
+            configs=configs,
+            starts=starts,
+            now_ms=now_ms,
+            young_from=young,
+        )
+
+    def _decode(self, rows: Sequence[Row], verdicts: dict[Origin, Judgement]) -> pa.Table:
+        """The records that can be read by now; the others stay bad."""
+        tables = [self.definition.records_schema.empty_table()]
+        by_place: dict[tuple[str, int], list[Row]] = {}
+        for row in sorted(rows, key=lambda row: int(row["offset"])):
+            by_place.setdefault((row["topic"], row["partition"]), []).append(row)
+        for (topic, partition), some in by_place.items():
+            decoded = self.decoder.decode(
+                [row["key"] for row in some],
+                [row["value"] for row in some],
+                lambda index, some=some: _headers(some[index]),  # type: ignore[misc]
+            )
+            for bad in decoded.bad:
+                why = f"{bad.stage.value}: {bad.reason}"
+                verdicts[_origin(some[bad.index])] = Judgement(Outcome.STILL_BAD, why)
+            offsets, times = [row["offset"] for row in some], [_timestamp_ms(row) for row in some]
+            tables.append(records_table(self.definition, decoded, topic, partition, offsets, times))
+        return pa.concat_tables(tables)
+
+    def _read_log(
+        self,
+        candidates: Sequence[Candidate],
+        rows: Sequence[Row],
+        live: Mapping[bytes, Origin],
+        ground: TableContext,
+    ) -> LogEvidence:
+        kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
+        return read_log(
+            self.log,
+            self.client_config,
+            self.registry,
+            self.definition,
+            candidates,
+            kept,
+            self.quarantined,
+            live,
+            ground,
+            self.progress,
+        )
+
+    def _write(self, records: pa.Table) -> list[BucketResult]:
+        """Write the buckets' files, as a batch does; nothing is committed."""
+        of_bucket = buckets(self.definition, records.column(self.definition.bucket_column.name))
+        return [
+            run_bucket_task(
+                self.table.io,
+                self.definition,
+                data_location(self.table),
+                bucket,
+                self.files.get(bucket, ()),
+                records.filter(pa.array(of_bucket == bucket)),
+                is_replay=True,
+            )
+            for bucket in np.unique(of_bucket).tolist()
+        ]
+
+    def _change(self, judged: _Judged, results: Sequence[BucketResult]) -> TableChange:
+        superseded = sum(one.outcome is Outcome.SUPERSEDED for one in judged.verdicts.values())
+        superseded += sum(done.superseded for done in results)
+        applied = sum(done.applied for done in results)
+        unchanged = sum(done.unchanged for done in results)
+        places = [str(origin) for origin in origins(judged.applied.slice(0, SUMMARY_RECORDS_MAX))]
+        replayed = {"applied": judged.applied.num_rows, "superseded": superseded, "first": places}
+        return replace(
+            TableChange.carrying_on(self.state),
+            accounting=Accounting(
+                read=applied + superseded + unchanged,
+                applied=applied,
+                superseded=superseded,
+                unchanged=unchanged,
+            ),
+            files=results,
+            ranges=f"{judged.applied.num_rows} records of the quarantine: {', '.join(places)}",
+            summary={SUMMARY_REPLAYED: json.dumps(replayed)},
+        )
+
+
+def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[Row]]:
+    """The records, as many at a time as are judged together, of the quarantine as it is when this begins."""
+    chosen = None if wanted is None else set(wanted)
+    rows: list[Row] = []
+    held_bytes = 0
+    for row in read_rows(quarantine, _COLUMNS, None if wanted is None else places_filter(wanted)):
+        if chosen is not None and place_of(row) not in chosen:
+            continue
+        rows.append(row)
+        held_bytes += len(row["key"] or b"") + len(row["value"] or b"")
+        if len(rows) >= ROUND_RECORDS_MAX or held_bytes >= ROUND_BYTES_MAX:
+            yield rows
+            rows, held_bytes = [], 0
+    if rows:
+        yield rows
+
+
+def _verdict(
+    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, ground: TableContext
+) -> Judgement:
+    """The verdict on a candidate once the log was read, and the newer ones of its key were judged."""
+    row = live.get(candidate.key)
+    return (
+        judge_by_place(candidate.origin, ground)
+        or judge_by_table(candidate, row, ground)
+        or judge_by_log(candidate, row, evidence.of(candidate), ground)
+    )
+
+
+def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
+    columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist(), are_partial(records))
+    return [
+        Candidate(origin, *facts)
+        for origin, *facts in zip(origins(records, ground.topic_ids), *columns, strict=True)
+    ]
+
+
+def _headers(row: Row) -> list[tuple[str, bytes | None]]:
+    if row["headers"] is None:  # safety: replay-headers-unreadable
+        raise HeadersUnreadable
+    return [(one["name"], one["value"]) for one in row["headers"]]
+
+
+def _origin(row: Row) -> Origin:
+    return Origin(*place_of(row), _timestamp_ms(row), row["topic_id"])
+
+
+def _timestamp_ms(row: Row) -> int:
+    at: datetime = row["timestamp"]
+    return (at - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,173 @@
+"""Alter a live table: schema, definition and a snapshot that says so, all in one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+
+from thermocline.errors import AlterationRefused
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import current_state, definition_of, open_table
+from thermocline.iceberg.file_buckets import bucket_specs
+from thermocline.iceberg.files import plan_files, store_named
+from thermocline.iceberg.foreign_schema import schema_differences
+from thermocline.ingest.claim.ownership import own_table
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.commit.content_files import partition_specs
+from thermocline.ingest.table.progress import new_topics
+from thermocline.ingest.table.restore_schema import restore_schema
+from thermocline.kafka.log import Log
+from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.definition import BUCKET_FIELD
+from thermocline.rules.identity import check_identity, check_not_compacted
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.ingest.claim.ownership import Owned
+    from thermocline.process.clock import Clock
+    from thermocline.rules.alteration import Alteration
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+
+def alter_table(
+    settings: Settings, name: str, clock: Clock, dry_run: bool = False, say: Say | None = None
+) -> Alteration:
+    """Make the table's definition say what the configuration says; what that changes.
+
+    Where another program changed the table's columns, they are first made those of its definition again.
+    Nothing is written where nothing differs, nor for a ``dry_run``. New topics are read from ``start`` on.
+
+    Raises:
+        AlterationRefused: something can't be changed; nothing was.
+        TopicMissing: a new topic does not exist.
+        TopicCompacted: a topic is compacted, and the table has partial updates.
+        ClusterReplaced: nor does a new topic of another cluster fit.
+        TableHeld: an owner lives; stop it first.
+        CommitUnknown: nobody can say whether it was altered. Safe to repeat.
+    """
+    wanted = settings.table(name).definition(name)
+    table = open_table(settings, name)
+    definition = definition_of(table, name)
+    restored = schema_differences(definition, table.schema())
+    planned = _planned(table, definition, wanted)
+    if planned.topics:
+        state = current_state(table, name)
+        check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
+        check_not_compacted(planned.definition, Log(settings.kafka))
+    if restored and not dry_run:
+        restore_schema(settings.catalog, definition)
+    if planned.changes and not dry_run:
+        with own_table(settings, name, clock, say=say) as owned:
+            # From now on nobody else alters it.
+            # safety: alter-planned-again
+            planned = _planned(owned.table, owned.definition, wanted)
+            if planned.changes:
+                _commit(owned, planned, settings.table(name).start)
+    return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
+
+
+def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
+    is_other = current.buckets_written != wanted.buckets_written
+    files = _file_counts(table, current.name) if is_other else None
+    return plan_alteration(current, wanted, table.metadata.last_column_id, files)
+
+
+def _commit(owned: Owned, planned: Alteration, start: str) -> None:
+    state, definition = owned.state, planned.definition
+    change = TableChange.carrying_on(state)
+    if planned.topics:
+        change = change.reading(new_topics(owned.log, planned.topics, start))
+    change = replace(
+        change,
+        alter=_altering(owned.jvm, owned.definition, planned),
+        definition=definition,
+    )
+    failpoint("alter.commit")
+    landed(owned.committer.commit(state.snapshot_id, state.seam, change))
+
+
+def _altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
+    """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
+
+    def alter(transaction: Any) -> None:
+        if planned.added or planned.widened:
+            _update_schema(jvm, transaction.updateSchema(), planned)
+        json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
+        _check_schema(Schema.model_validate_json(json), planned.definition)  # safety: alter-schema-check
+        if planned.definition.buckets_written != before.buckets_written:
+            _update_spec(jvm, transaction, planned.definition)
+
+    return alter
+
+
+def _update_schema(jvm: Any, update: Any, planned: Alteration) -> None:
+    """New columns are optional, with no default: rows that are there read as null in them."""
+    wanted = planned.definition.iceberg_schema()
+    types = jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
+    for column in planned.added:
+        update.addColumn(None, column.name, types.findType(column.name))
+    for one in planned.widened:
+        update.updateColumn(one.name, types.findType(one.name))
+    before = None
+    for column in planned.definition.columns:
+        if column in planned.added:
+            if before is None:
+                update.moveFirst(column.name)
+            else:
+                update.moveAfter(column.name, before)
+        before = column.name
+    update.commit()
+
+
+def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:
+    """New files have the definition's number of buckets; files that are there keep their spec.
+
+    A number that the table had before gets its spec of then again. Another one gets a field with a name of
+    its own, since readers see the fields of all specs side by side; no column may have such a name.
+    """
+    count, metadata = definition.buckets_written, transaction.currentMetadata()
+    known = bucket_specs(partition_specs(jvm, metadata.specsById().values()))
+    name = known[count].fields[0].name if count in known else f"_{BUCKET_FIELD}_{count}"
+    bucket = jvm.org.apache.iceberg.expressions.Expressions.bucket(definition.bucket_column.name, count)
+    update = transaction.updateSpec()
+    for field in metadata.spec().fields():
+        update.removeField(field.name())
+    update.addField(name, bucket).commit()
+
+
+def _file_counts(table: Table, name: str) -> dict[int, int]:
+    """How many live files the table has, by how many buckets their partition spec has."""
+    snapshot = table.current_snapshot()
+    with store_named(name):
+        files = () if snapshot is None else plan_files(table, snapshot.snapshot_id, name)
+    return dict(Counter(file.part.of for file in files))
+
+
+def _check_schema(found: Schema, definition: LiveTable) -> None:
+    """Data files carry the definition's field ids: Iceberg must mean the same columns by them.
+
+    Raises `AlterationRefused` where it does not, as after another program changed the table's columns.
+    """
+    ours, theirs = list(_columns(definition.iceberg_schema())), list(_columns(found))
+    if ours != theirs:
+        problem = (
+            f"the columns of the Iceberg table would be {', '.join(theirs)}, but those of the definition "
+            f"{', '.join(ours)} (field id, name, type): another program changed the table's columns"
+        )
+        raise AlterationRefused(table=definition.name, problems=(problem,))
+
+
+def _columns(schema: Schema) -> Iterator[str]:
+    """The columns in their order, then the fields within them: a list's and a map's text lacks their ids."""
+    columns = [field.field_id for field in schema.fields]
+    for field_id in (*columns, *sorted(set(schema.field_ids) - set(columns))):
+        field, name = schema.find_field(field_id), schema.find_column_name(field_id)
+        yield f"{field_id} {name} {field.field_type}{' not null' if field.required else ''}"

@@ -1,0 +1,383 @@
+"""Go on after a stop: accept what is lost, or say from where to read; both stay on record in the table.
+
+Ingest stops where going on by itself would lose or repeat records in silence, and prints a command that
+repeats the facts. The command runs the same checks again, and acts only when it finds exactly these facts.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from thermocline.errors import (
+    ClusterReplaced,
+    FactsDiffer,
+    ForeignSnapshot,
+    OffsetsGone,
+    PartitionsShrunk,
+    RebaseRefused,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicReplaced,
+)
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import (
+    ACCEPTED_BYTES_MAX,
+    ACCEPTED_ENTRIES_MAX,
+    ACCEPTED_PROPERTY,
+    SUMMARY_ACCEPTED,
+    TOMBSTONES_PROPERTY,
+    SnapshotState,
+    current_state,
+    definition_of,
+    open_table,
+    state_of,
+)
+from thermocline.iceberg.files import plan_files, store_named
+from thermocline.iceberg.lineage import link_of
+from thermocline.iceberg.rewrite import standing
+from thermocline.ingest.claim.ownership import Owned, own_table
+from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
+from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.table.progress import new_topics
+from thermocline.kafka.log import Log
+from thermocline.process.clock import iso_time
+from thermocline.rules.bucket_change import fitting
+from thermocline.rules.identity import check_log
+from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from thermocline.ingest.claim.lease import Say
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+
+Gap = OffsetsGone | TombstonesGone
+Stranger = ClusterReplaced | TopicReplaced | PartitionsShrunk | SeamBeyondLog
+_GAPS = (OffsetsGone, TombstonesGone)
+_STRANGERS = (ClusterReplaced, TopicReplaced, PartitionsShrunk, SeamBeyondLog)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was accepted: the code of the error, its facts, and where the seam was and is. ``at`` is ISO 8601.
+
+    The seams hold the partitions that moved, new or gone ones included. ``to`` is what a rebase was told.
+    """
+
+    code: str
+    facts: tuple[str, ...]
+    at: str
+    seam_before: Mapping[str, Mapping[str, int]]
+    seam_after: Mapping[str, Mapping[str, int]]
+    to: str = ""
+    given_up: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the table keeps it, for JSON."""
+        return {
+            "code": self.code,
+            "facts": list(self.facts),
+            "at": self.at,
+            "to": self.to,
+            "given_up": list(self.given_up),
+            "seam_before": self.seam_before,
+            "seam_after": self.seam_after,
+        }
+
+    def entry(self) -> str:
+        """The same as a text."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+
+def accept_gap(
+    settings: Settings, name: str, facts: Sequence[str], clock: Clock, say: Say | None = None
+) -> Accepted | None:
+    """Go on behind records or tombstones that are lost; None where nothing is.
+
+    Raises:
+        FactsDiffer: these facts are not what is found.
+        TableHeld: an owner lives.
+        ThermoclineError: the table cannot be continued, a source is away, or the commit failed.
+    """
+
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
+        state, as_before = owned.state, TableChange.carrying_on(owned.state)
+        if isinstance(stop, OffsetsGone):
+            return replace(as_before, seam=state.seam.advanced(stop.ends()))
+        topics = _in_question(stop, owned.definition.topics)
+        return replace(as_before, properties=_tombstones_since_now(state, topics, now_ms))
+
+    return _resume(settings, name, facts, _GAPS, move, "", clock, say)
+
+
+def rebase(
+    settings: Settings, name: str, facts: Sequence[str], to: str, clock: Clock, say: Say | None = None
+) -> Accepted | None:
+    """Go on with another cluster or topic, or a log that was cut; None where it still fits the table.
+
+    Args:
+        to: "earliest", "latest" or an ISO 8601 time with a zone: from where the topics in question are read.
+            Of topics that are not in question, nothing changes.
+
+    Raises what `accept_gap` raises, and `RebaseRefused` where offsets are what rows are known by.
+    """
+
+    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
+        state, topics = owned.state, _in_question(stop, owned.definition.topics)
+        change = replace(
+            TableChange.carrying_on(state),
+            seam=state.seam.without(topics),
+            cluster_id=owned.log.cluster_id(),
+            watermark_ms=-1,  # what is read next may be older than anything before
+            partition_times=(state.partition_times or PartitionTimes()).without(topics),
+            properties=_tombstones_since_now(state, topics, now_ms),
+        )
+        return change.reading(new_topics(owned.log, topics, to))
+
+    return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
+
+
+def rebase_onto(
+    settings: Settings,
+    name: str,
+    snapshot_id: int,
+    facts: Sequence[str],
+    clock: Clock,
+    say: Say | None = None,
+) -> Accepted | None:
+    """Go on from the newest snapshot that carries a seam, giving up what others wrote after it.
+
+    One commit does it and keeps a note of it; what somebody writes meanwhile makes it fail. Topics that the
+    table has had since that snapshot are read again from where they were added. None where the
+    table can be continued as it is. Raises what `accept_gap` raises.
+    """
+    given = (*facts, f"onto={snapshot_id}")
+    foreign = _foreign(settings, name, given, clock)
+    if foreign is None:
+        return None
+    found = (*foreign.tokens, f"onto={foreign.onto}")
+    if sorted(given) != sorted(found):
+        raise _differ(name, foreign, given, found)
+    table = open_table(settings, name)
+    new = _new_since(settings, table, snapshot_id, name)
+    accepted = Accepted(
+        code=foreign.code,
+        facts=found,
+        at=iso_time(clock.now_ms()),
+        seam_before={},
+        seam_after=new.starts.to_dict(),
+        given_up=foreign.given_up,
+    )
+    entry, entries = accepted.entry(), table.properties.get(ACCEPTED_PROPERTY, "[]")
+    onto = Onto(
+        snapshot_id,
+        over=foreign.snapshot_id,
+        summary={SUMMARY_ACCEPTED: entry},
+        properties={
+            ACCEPTED_PROPERTY: with_entry(entries, entry),
+            TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
+        },
+        new=new,
+        definition=_definition_for(table, snapshot_id, name),  # safety: rebase-fits-unit
+    )
+    try:
+        with own_table(settings, name, clock, onto, say):
+            return accepted
+    except ForeignSnapshot:
+        newer = _foreign(settings, name, given, clock)
+        if newer is None or newer.tokens == foreign.tokens:
+            raise
+        raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
+
+
+def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) -> NewTopics:
+    """The table's topics that a snapshot knows nothing of: they were added after it.
+
+    They are read from where they were then, which the oldest snapshot that knows them says; where it is gone,
+    from ``start`` on.
+    """
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, "it was found a moment ago"
+    known = state_of(snapshot, name).topic_ids
+    added = [topic for topic in definition_of(table, name).topics if topic not in known]
+    if not added:
+        return NewTopics()
+    new = new_topics(Log(settings.kafka), added, settings.table(name).start)
+    oldest_first = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    states = [state for one in oldest_first if (state := link_of(one).state) is not None]
+    starts = new.starts
+    for topic, topic_id in new.topic_ids.items():
+        joined = next((state for state in states if state.topic_ids.get(topic) == topic_id), None)
+        if joined is not None:
+            others = set(joined.seam.topics) - {topic}
+            starts = starts.without([topic]).merged_max(joined.seam.without(others))
+    return NewTopics(new.topic_ids, starts)
+
+
+def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:
+    """The definition with buckets that fit a snapshot from before their number was raised; None: as it is."""
+    definition = definition_of(table, name)
+    if definition.file_buckets is None:
+        return None
+    with store_named(name):
+        files = plan_files(table, snapshot_id, name, buckets=1)
+    fits = fitting(definition, (file.part.of for file in files))
+    return None if fits is definition else fits
+
+
+def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> ForeignSnapshot | None:
+    """Why the table cannot be continued, and from where it can; None where it can be as it is.
+
+    Raises `FactsDiffer` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
+    """
+    now_ms = clock.now_ms()
+    try:
+        table = open_table(settings, name)
+        definition, state = definition_of(table, name), current_state(table, name)
+        stop = _find(name, state, Log(settings.kafka), definition, now_ms)
+    except ForeignSnapshot as error:
+        if error.onto < 0:
+            raise
+        return error
+    if stop is not None:
+        raise _differ(name, stop, given)
+    return None
+
+
+def _tombstones_since_now(state: SnapshotState, topics: Sequence[str], now_ms: int) -> dict[str, str]:
+    """The property that says from when on tombstones matter: of these topics, from now on."""
+    return {TOMBSTONES_PROPERTY: json.dumps({**state.tombstones_since_ms, **dict.fromkeys(topics, now_ms)})}
+
+
+def _resume(
+    settings: Settings,
+    name: str,
+    facts: Sequence[str],
+    kinds: tuple[type[Gap | Stranger], ...],
+    move: Callable[[Owned, Gap | Stranger, int], TableChange],
+    to: str,
+    clock: Clock,
+    say: Say | None,
+) -> Accepted | None:
+    now_ms, table = clock.now_ms(), open_table(settings, name)
+    definition = definition_of(table, name)
+    state, _ = standing(table, definition, name)
+    stop = _find(name, state, Log(settings.kafka), definition, now_ms)
+    if stop is None:
+        return None
+    _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
+    if isinstance(stop, _STRANGERS) and not definition.has_key:
+        raise RebaseRefused(table=name, detail=stop.what)
+    with own_table(settings, name, clock, say=say) as owned:
+        now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
+        stop = _find(name, owned.state, owned.log, owned.definition, now_ms)
+        if stop is None:
+            return None
+        _check_facts(name, stop, kinds, facts, to)
+        moved = move(owned, stop, now_ms)
+        before, after = _changed(owned.state.seam, moved.seam)
+        accepted = Accepted(
+            code=stop.code,
+            facts=stop.tokens,
+            at=iso_time(now_ms),
+            seam_before=before,
+            seam_after=after,
+            to=to,
+        )
+        _commit(owned, moved, accepted)
+    return accepted
+
+
+def _find(
+    name: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
+) -> Gap | Stranger | None:
+    """What the checks find that ingest makes before a batch."""
+    try:
+        check_log(name, state, log, definition, now_ms)
+    except (*_GAPS, *_STRANGERS) as stop:
+        return stop
+    return None
+
+
+def _check_facts(
+    name: str,
+    stop: Gap | Stranger,
+    kinds: tuple[type[Gap | Stranger], ...],
+    facts: Sequence[str],
+    to: str = "",
+) -> None:
+    if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):  # safety: facts, command-of-facts
+        raise _differ(name, stop, facts, stop.tokens, to)
+
+
+def _differ(
+    name: str,
+    stop: Gap | Stranger | ForeignSnapshot,
+    given: Sequence[str],
+    found: Sequence[str] | None = None,
+    to: str = "",
+) -> FactsDiffer:
+    """With the command that would resume, which reads from where its user said."""
+    command = stop.resume.replace("--to earliest", f"--to {shlex.quote(to)}") if to else stop.resume
+    return FactsDiffer(
+        table=name,
+        given=tuple(given),
+        found=tuple(stop.tokens if found is None else found),
+        detail=stop.what,
+        command=command,
+    )
+
+
+def _in_question(stop: Gap | Stranger, topics: Sequence[str]) -> tuple[str, ...]:
+    match stop:
+        case TopicReplaced(topics=concerned) | TombstonesGone(topics=concerned):
+            return concerned
+        case SeamBeyondLog(cut=places) | PartitionsShrunk(gone=places):
+            # All of a topic's partitions: a log that lost its end may have other records further on, too.
+            return tuple(dict.fromkeys(place.rpartition("@")[0].rpartition("/")[0] for place in places))
+        case _:
+            return tuple(topics)
+
+
+def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    places = {(topic, partition) for seam in (before, after) for topic, partition, _ in seam.items()}
+    moved = {
+        place
+        for place in places
+        if (place in before, before.get(place)) != (place in after, after.get(place))
+    }
+
+    def part(seam: Seam) -> dict[str, dict[str, int]]:
+        return Seam({place: seam[place] for place in moved if place in seam}).to_dict()
+
+    return part(before), part(after)
+
+
+def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
+    entry = accepted.entry()
+    entries = with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
+    change = replace(
+        moved,
+        summary={SUMMARY_ACCEPTED: entry},
+        properties={**moved.properties, ACCEPTED_PROPERTY: entries},
+    )
+    failpoint("resume.commit")
+    landed(owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change))
+
+
+def with_entry(entries: str, entry: str) -> str:
+    """The table's list of what was accepted with one more at its end, and old ones dropped beyond a bound."""
+    kept = [*json.loads(entries), json.loads(entry)][-ACCEPTED_ENTRIES_MAX:]
+    while len(kept) > 1 and len(json.dumps(kept, separators=(",", ":"))) > ACCEPTED_BYTES_MAX:
+        del kept[0]
+    return json.dumps(kept, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""The HTTP API: connections, requests, endpoints and what they answer."""

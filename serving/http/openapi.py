@@ -1,0 +1,221 @@
+"""The OpenAPI document: what FastAPI says of the endpoints, for each table with its own columns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi.openapi.utils import get_openapi
+
+from thermocline.errors import (
+    BadParameter,
+    BodyTooLarge,
+    InternalError,
+    MethodNotAllowed,
+    NotReady,
+    ReadAfterTimeout,
+    UnknownTable,
+    UnsupportedMediaType,
+)
+from thermocline.rules.definition import PROVENANCE
+from thermocline.rules.nested_types import nullable_schema
+from thermocline.serving.http.models import Problem
+from thermocline.serving.http.requests import ENTITIES_MAX
+from thermocline.serving.read.encode import PROBLEM_TYPE
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from fastapi.routing import APIRoute
+
+    from thermocline.errors import ThermoclineError
+    from thermocline.rules.definition import LiveTable
+
+Document = dict[str, Any]
+
+ANSWERING: Final = (UnknownTable, BadParameter, NotReady, ReadAfterTimeout)
+"""The errors of every read of a table."""
+TAKING_A_BODY: Final = (BodyTooLarge, UnsupportedMediaType)
+"""The errors of every request with a body."""
+_SCHEMAS: Final = "#/components/schemas/"
+_EVERYWHERE: Final = (MethodNotAllowed, InternalError)
+_ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract"))
+
+
+def problems(*errors: type[ThermoclineError]) -> dict[int | str, Document]:
+    """The answers by status that are errors: these, and those of every endpoint."""
+    codes: dict[int, list[str]] = {}
+    every: tuple[type[ThermoclineError], ...] = (*errors, *_EVERYWHERE)
+    for error in every:
+        codes.setdefault(error.http_status, []).append(error.code)
+    by_status = sorted(codes.items())
+    return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}
+
+
+def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
+    """What ``/openapi.json`` answers: each table has paths of its own, with its columns and their types.
+
+    Generators of clients name functions and classes by operation ids, tags and schemas; so these are short
+    and unique, and what is inside a schema has no title.
+    """
+    document = get_openapi(
+        title=api.title,
+        version=api.version,
+        description=api.description,
+        routes=api.routes,
+        servers=[{"url": "/", "description": "The server that this document comes from"}],
+    )
+    schemas: Document = document["components"]["schemas"]
+    labels = _labels(definitions)
+    paths: Document = {}
+    for path, operations in document["paths"].items():
+        if "{table}" not in path:
+            paths[path] = {method: {"tags": ["server"], **one} for method, one in operations.items()}
+            continue
+        for name, definition in definitions.items():
+            if definition.has_key or path not in (_ROWS, _BATCH):
+                paths[path.replace("{table}", name)] = {
+                    method: _of_table(operation, path, labels[name], definition, schemas)
+                    for method, operation in operations.items()
+                }
+    for operations in paths.values():
+        for operation in operations.values():
+            _name_problems(operation["responses"])
+    used = _used(paths, schemas)
+    components = {name: {**_untitled(schemas[name]), "title": name} for name in sorted(used)}
+    return {**document, "paths": _untitled(paths), "components": {"schemas": components}}
+
+
+def operation_id(route: APIRoute) -> str:
+    """What a client calls an endpoint."""
+    return route.name
+
+
+def _labels(names: Iterable[str]) -> dict[str, str]:
+    """What schemas and operations of tables are called by: unique also by letters and digits alone."""
+    labels: dict[str, str] = {}
+    seen = set[str]()
+    for name in names:
+        candidates = chain([name], (f"{name}_{number}" for number in count(2)))
+        labels[name] = next(one for one in candidates if _bare(one) not in seen)
+        seen.add(_bare(labels[name]))
+    return labels
+
+
+def _bare(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def _of_table(generic: Document, path: str, label: str, definition: LiveTable, schemas: Document) -> Document:
+    """An endpoint as one table has it. What its bodies are in this table is added to the schemas."""
+    name = definition.name
+    operation = copy.deepcopy(generic)
+    operation["operationId"] += f"_{label}"
+    operation["summary"] = generic["summary"].replace("{table}", name)
+    operation["tags"] = [name]
+    operation["parameters"] = [one for one in generic.get("parameters", ()) if one["name"] != "table"]
+
+    def specialise(content: Document, base: str, properties: Document) -> None:
+        schemas[f"{label}_{base}"] = _with(schemas[base], properties)
+        content["content"]["application/json"]["schema"] = _reference(f"{label}_{base}")
+
+    rows = {"type": "array", "items": _reference(f"{label}_Row")}
+    if path == _ROWS:
+        operation["parameters"] = [*_key_parameters(definition), *operation["parameters"]]
+        schemas[f"{label}_Row"] = _row(definition)
+        specialise(operation["responses"]["200"], "RowsAnswer", {"rows": rows})
+    if path == _BATCH:
+        schemas[f"{label}_EntityRows"] = _with(schemas["EntityRows"], {"rows": rows})
+        results = {"type": "array", "items": _reference(f"{label}_EntityRows")}
+        specialise(operation["responses"]["200"], "BatchAnswer", {"results": results})
+        schemas[f"{label}_Entity"] = {**_object(_keys(definition)), "required": list(definition.entity)}
+        entities = {"type": "array", "items": _reference(f"{label}_Entity"), "maxItems": ENTITIES_MAX}
+        specialise(operation["requestBody"], "BatchBody", {"entities": entities})
+    if path == _EXTRACT:
+        names = [*(column.name for column in definition.columns), *PROVENANCE]
+        items = {"type": "string", "enum": names}
+        columns = {"type": ["array", "null"], "minItems": 1, "uniqueItems": True, "items": items}
+        specialise(operation["requestBody"], "ExtractBody", {"columns": columns})
+    return operation
+
+
+def _with(schema: Document, properties: Document) -> Document:
+    """The schema of an object, but for some properties, which it has otherwise."""
+    own = {
+        name: {**({"description": base["description"]} if "description" in base else {}), **properties[name]}
+        if name in properties
+        else base
+        for name, base in schema["properties"].items()
+    }
+    return {**schema, "properties": own}
+
+
+def _reference(name: str) -> Document:
+    return {"$ref": f"{_SCHEMAS}{name}"}
+
+
+def _used(paths: Document, schemas: Document) -> set[str]:
+    """The schemas that the paths refer to, themselves or by others."""
+    used = set[str]()
+    new = _references(paths)
+    while new:
+        used |= new
+        new = {other for name in new for other in _references(schemas[name])} - used
+    return used
+
+
+def _references(part: Any) -> set[str]:
+    match part:
+        case {"$ref": str(reference)}:
+            return {reference.removeprefix(_SCHEMAS)}
+        case dict():
+            return set().union(*map(_references, part.values()))
+        case list():
+            return set().union(*map(_references, part))
+    return set()
+
+
+def _untitled(part: Any) -> Any:
+    """The same without titles: two classes of the same name would be made of two things of the same title."""
+    match part:
+        case dict():
+            return {
+                name: _untitled(value)
+                for name, value in part.items()
+                if not (name == "title" and isinstance(value, str))
+            }
+        case list():
+            return [_untitled(one) for one in part]
+    return part
+
+
+def _key_parameters(definition: LiveTable) -> list[Document]:
+    return [
+        {"name": name, "in": "query", "required": name in definition.entity, "schema": schema}
+        for name, schema in _keys(definition).items()
+    ]
+
+
+def _keys(definition: LiveTable) -> Document:
+    return {column.name: column.type.json_schema for column in definition.key_columns}
+
+
+def _row(definition: LiveTable) -> Document:
+    keys = _keys(definition)
+    values = {column.name: nullable_schema(column.type) for column in definition.value_columns}
+    row = {column.name: {**values, **keys}[column.name] for column in definition.columns}
+    return {**_object(row), "required": list(row)}
+
+
+def _object(properties: Document) -> Document:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _name_problems(responses: Document) -> None:
+    """Errors are problems. FastAPI's own, of parameters that take any text, can't happen."""
+    for status, response in list(responses.items()):
+        if _references(response) == {"HTTPValidationError"}:
+            del responses[status]
+        elif int(status) >= 400:
+            response["content"] = {PROBLEM_TYPE: response["content"]["application/json"]}

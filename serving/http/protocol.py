@@ -1,0 +1,270 @@
+"""HTTP connections of an API worker, on which the commonest request is answered without the framework.
+
+A whole, plain GET of the rows of one entity, of which all is in memory, is answered as its bytes arrive, at a
+fraction of what parser, task and routing cost. Every other byte goes the ordinary way, through uvicorn's
+parser to the app, and so does the same request where anything about it is out of the ordinary; its answer is
+the same to the byte. What is plain, and whether the connection is free for it, is decided here; what the
+answer is, by `Requests.known`.
+
+Requests are answered in their order whichever way they go. So bytes that are no request, and a head that is
+too long, get their error after the answers to what came before them on the connection.
+
+This rests on uvicorn's insides, so its version is fixed, and `tests/serving/http/test_protocol.py` fails
+when they change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from thermocline.errors import MalformedRequest, RequestHeadTooLarge
+from thermocline.serving.http.problems import Requests
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle, Transport
+
+    from uvicorn.config import Config
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+    from uvicorn.server import ServerState
+
+    from thermocline.errors import ThermoclineError
+
+HEAD_END: Final = b"\r\n\r\n"
+# A longer head goes the ordinary way; clients send some hundred bytes.
+HEAD_BYTES_MAX: Final = 8_192
+# The parser has no bound of its own; proxies and servers allow 8 to 64 kB.
+LONGEST_HEAD_BYTES: Final = 65_536
+# From the connection, or a request's first byte, to its last: no body is larger than a batch.
+REQUEST_SECONDS_MAX: Final = 60.0
+HEADERS_KEPT_MAX: Final = 256
+
+# By these headers a request may want something else than its rows as they are known now: it has a body, wants
+# the connection to be closed or to become another one, comes from a web page, or waits for records.
+_NOT_PLAIN: Final = (  # safety: direct-plain
+    rb"(?i:content-length|transfer-encoding|connection(?!: keep-alive\r)|proxy-connection|upgrade|expect"
+    rb"|origin|thermocline-read-after):"
+)
+# Less than HTTP allows, so that all it takes, uvicorn's parser takes, too, and in the same sense.
+_PLAIN_LINE: Final = re.compile(
+    rb"GET /v1/tables/([A-Za-z0-9_-]+)/rows\?([A-Za-z0-9_.~%&=+:@/,*!-]*) HTTP/1\.1\r\n"
+)
+_PLAIN_HEADERS: Final = re.compile(
+    rb"(?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*\r\n"
+)
+_REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
+
+
+class LookupProtocol(HttpToolsProtocol):
+    """One connection. Its app is a `Requests`."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config.app, Requests)
+        self._requests = config.app
+        self._is_within_request = False
+        self._is_within_head = False
+        self._head_bytes = 0
+        self._awaited: TimerHandle | None = None
+        self._answered_at = 0.0
+        self._default_headers: tuple[object, bytes] = None, b""
+        self._last_answer: ThermoclineError | None = None  # after which the connection ends
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Somebody came, and is to ask for something soon."""
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """They left."""
+        self._await_no_more()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
+        if self._last_answer is not None:
+            return
+        while data and self._is_free():
+            length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)  # of a part, too few to be plain
+            answer = self._known_answer(data[:length])
+            if answer is None:
+                break
+            self.transport.write(answer)
+            self._note_answered()
+            data = data[length:]
+        if data and self._has_room_for(data):
+            super().data_received(data)
+            if self.timeout_keep_alive_task is None and self._awaited is None and self._is_idle():
+                self._look_again_after(self.timeout_keep_alive)  # a blank line, which ended uvicorn's timer
+
+    def on_message_begin(self) -> None:
+        """A request's first byte."""
+        self._is_within_request = self._is_within_head = True
+        self._head_bytes = 0
+        self._await_request()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The last one of its head."""
+        super().on_headers_complete()
+        self._is_within_head = False  # not where it is refused there
+
+    def on_message_complete(self) -> None:
+        """Its last one."""
+        self._is_within_request = False
+        self._await_no_more()
+        super().on_message_complete()
+        if not _is_pending(self.cycle):  # it was answered before its body came, which ended uvicorn's timer
+            self._await_request()
+
+    def on_response_complete(self) -> None:
+        """An answer's last byte; if the connection is to end, and no other answer is due, it ends."""
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if is_last and self._last_answer is not None:
+            self._end_with(self._last_answer)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, as plain text
+        """The parser can't read on: the error comes after the answers that are due."""
+        self._refuse(MalformedRequest())
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that was idle for long enough; one that was not, when it will have been."""
+        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._look_again_after(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _note_answered(self) -> None:
+        """As `on_response_complete`, but a timer that is set stays: another one each time costs more."""
+        self.server_state.total_requests += 1
+        if self._awaited is not None:
+            self._await_no_more()
+        self._answered_at = self.loop.time()
+        if self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self._look_again_after(self.timeout_keep_alive)
+
+    def _has_room_for(self, data: bytes) -> bool:
+        """Whether what came may still be a request's head; else the connection ends."""
+        self._head_bytes += len(data) if self._is_within_head else 0
+        if self._head_bytes <= LONGEST_HEAD_BYTES:
+            return True
+        self._refuse(RequestHeadTooLarge(bytes_max=LONGEST_HEAD_BYTES))
+        return False
+
+    def _refuse(self, error: ThermoclineError) -> None:
+        """Reads no more, and ends the connection with an error once the answers that are due are given."""
+        self._last_answer = error  # safety: refused-in-order
+        self._await_no_more()
+        is_due = _is_pending(self.cycle)
+        if self._is_within_request and not self._is_within_head:  # its body is wrong: it gets this answer
+            is_due = bool(self.pipeline)
+            self._drop_newest()
+        if not is_due:
+            self._end_with(error)
+
+    def _drop_newest(self) -> None:
+        """Gives up the request whose body is being read."""
+        if self.pipeline:
+            self.pipeline.popleft()
+            return
+        assert self.cycle is not None
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started and not self.cycle.response_complete:
+            self.transport.close()  # nothing can follow half an answer
+
+    def _end_with(self, error: ThermoclineError) -> None:
+        if self.transport.is_closing():
+            return
+        status, own, body = self._requests.refused(error)
+        self.transport.write(b"".join([STATUS_LINE[status], self._default_lines(), own, b"\r\n", body]))
+        self.transport.close()
+
+    def _await_request(self) -> None:
+        self._await_no_more()
+        self._awaited = self.loop.call_later(REQUEST_SECONDS_MAX, self.transport.close)
+
+    def _await_no_more(self) -> None:
+        if self._awaited is not None:
+            self._awaited.cancel()
+            self._awaited = None
+
+    def _look_again_after(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _is_free(self) -> bool:
+        """Whether a request that comes now is the only one, and its answer can be written now."""
+        return not (
+            self._is_within_request  # safety: direct-within-request
+            or _is_pending(self.cycle)  # safety: direct-in-order
+            or self.flow.write_paused  # safety: direct-back-pressure
+            or self.transport.is_closing()
+            or self.access_log
+            or self.root_path
+            or self._is_at_limit()  # safety: direct-limit
+        )
+
+    def _is_idle(self) -> bool:
+        return not (self._is_within_request or _is_pending(self.cycle) or self.transport.is_closing())
+
+    def _is_at_limit(self) -> bool:
+        limit = self.limit_concurrency
+        return limit is not None and (len(self.connections) >= limit or len(self.tasks) >= limit)
+
+    def _known_answer(self, head: bytes) -> bytes | None:
+        line = _PLAIN_LINE.match(head)
+        headers = None if line is None else _plain_headers(head[line.end() :])
+        if line is None or headers is None:
+            return None
+        table, query = line.groups()
+        known = self._requests.known(table.decode(), query, headers.request_id)
+        if known is None:
+            return None
+        own, body = known
+        return b"".join([STATUS_LINE[200], self._default_lines(), own, b"\r\n", body])
+
+    def _default_lines(self) -> bytes:
+        """Those of all answers; uvicorn makes a new list of them each second."""
+        known, lines = self._default_headers
+        if known is not self.server_state.default_headers:
+            lines = _lines(self.server_state.default_headers)
+            self._default_headers = self.server_state.default_headers, lines
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainHeaders:
+    """``request_id`` is what the caller calls the request."""
+
+    request_id: str | None
+
+
+@lru_cache(HEADERS_KEPT_MAX)  # a client sends the same ones each time
+def _plain_headers(block: bytes) -> _PlainHeaders | None:
+    """What a request's headers ask for, up to the empty line; None: something out of the ordinary."""
+    if _PLAIN_HEADERS.fullmatch(block) is None:
+        return None
+    given = _REQUEST_ID.search(block)
+    return _PlainHeaders(given[1].decode() if given else None)
+
+
+def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
+def _is_pending(cycle: RequestResponseCycle | None) -> bool:
+    """Whether the last request that went the ordinary way, and with it each one before, has no answer yet."""
+    return cycle is not None and not cycle.response_complete

@@ -1,0 +1,194 @@
+"""What the endpoints of one API process share: its tables, kept at their newest snapshots; its threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from thermocline.errors import LookupsBusy, ReadAfterTimeout
+from thermocline.iceberg.files import local_path
+from thermocline.process.clock import SystemClock
+from thermocline.rules.read_point import (
+    check_partitions,
+    check_topics,
+    ends_before,
+    includes,
+    parse_read_after,
+)
+from thermocline.serving.cold.threads import ReadingThreads
+from thermocline.serving.hot.disk_room import disk_room
+from thermocline.serving.http.extract_slots import ExtractSlots
+from thermocline.serving.jobs.job import State
+from thermocline.serving.jobs.runner import stores
+from thermocline.serving.store import measures
+from thermocline.serving.store.storage import storage_named
+from thermocline.serving.tail.refreshing import Refreshes, pause_between
+
+if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    from thermocline.serving.cold.entity_rows import EntityRows, JsonRows
+    from thermocline.serving.cold.reader import Entity
+    from thermocline.serving.read.lookup import Look, TableReader
+    from thermocline.serving.read.tables import ServedTable, Tables
+    from thermocline.settings import ServingSettings
+
+# A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
+REFRESH_SECONDS: Final = 0.1
+# The tailer commits every 20 ms; looking twice as often costs a waiting request microseconds.
+READ_AFTER_POLL_SECONDS: Final = 0.01
+# A partition that a topic gains is read within about two seconds. One that isn't by then does not exist.
+PARTITION_SECONDS_MAX: Final = 4.0
+# Of local files: reads take turns at the interpreter for half of their time, and with four threads a lookup
+# takes a tenth more of the processor than with two. With one, each lookup would wait for a batch.
+LOCAL_READS_MAX: Final = 2
+# Of files in a store: a read waits for its request alone.
+STORE_READS_MAX: Final = 4
+# Entities whose rows are waited for, a batch's all at once: a second's work where nothing is in memory. More
+# would only wait longer than their callers do.
+COLD_WAITING_MAX: Final = 1_000
+
+
+@dataclass(slots=True)
+class _Place:
+    """This machine, or a bucket of a store: one that does not answer holds up no tables in others.
+
+    ``waiting`` counts the entities whose rows are waited for.
+    """
+
+    reads: ReadingThreads
+    refreshes: ReadingThreads
+    waiting: int = 0
+
+
+class Worker:
+    """One per API process; all methods run on the event loop, and none reads a file there."""
+
+    def __init__(self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO) -> None:
+        self.tables = tables
+        self._settings = settings
+        self.stale_after_seconds = settings.stale_after_seconds
+        # One makes a part, another one may still close an extract that is over.
+        self.extract_threads = ThreadPoolExecutor(2 * settings.extracts_max, "extract")
+        self.extract_slots = ExtractSlots(settings)
+        names = [table.name for table in tables]
+        self.jobs = stores(settings, names, SystemClock(), io)
+        self._read_after_seconds_max = settings.read_after_seconds_max
+        self._places: dict[str, _Place] = {}
+        self._has_refreshed = asyncio.Event()
+
+    async def refreshed(self, seconds_max: float) -> None:
+        """Returns once every table was brought to its newest snapshot, or this has failed, or time is up."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_refreshed.wait(), seconds_max)
+
+    async def refresh_forever(self) -> None:
+        """Keeps every table at its newest snapshot. A failure is logged and tried again."""
+        refreshes = Refreshes()
+        waiting = {table.name for table in self.tables}
+        pause_seconds = pause_between(REFRESH_SECONDS, len(waiting))
+
+        async def refresh_forever(table: ServedTable) -> None:
+            while True:
+                with refreshes.of(table.name):
+                    await self._place_of(table.location, table.name).refreshes.run(table.refresh)
+                waiting.discard(table.name)
+                if not waiting:
+                    self._has_refreshed.set()
+                await asyncio.sleep(pause_seconds)
+
+        await asyncio.gather(*map(refresh_forever, self.tables))
+
+    def close(self) -> None:
+        """Ends the threads and lets go of the tables."""
+        for place in self._places.values():
+            place.reads.close()
+            place.refreshes.close()
+        self.extract_threads.shutdown(cancel_futures=True)
+        self.tables.close()
+
+    def disk_room(self) -> dict[str, object]:
+        """As `disk_room` has it; empty where the disk does not answer."""
+        with suppress(OSError):
+            return disk_room(self._settings, len(list(self.tables)))
+        return {}
+
+    def measure_jobs(self) -> None:
+        """Sets the gauges of extract jobs to what is so now. Reads files."""
+        for name, store in self.jobs.items():
+            counts = Counter(job.state for job in store.jobs())
+            for state in State:
+                measures.EXTRACT_JOBS.labels(name, state).set(counts[state])
+
+    async def looked_up(self, reader: TableReader, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
+        """As ``TableReader.lookup``, without reading files on the event loop.
+
+        Raises `LookupsBusy` where files are to be read, and too many wait for that already.
+        """
+        look = reader.look(entities)
+        found = (reader.cached_rows(look.cold, entity) for entity in entities)
+        cold = [rows for rows in found if rows is not None]
+        if len(cold) < len(entities):
+
+            def read() -> list[EntityRows]:
+                with storage_named(reader.name):
+                    return [reader.cold_rows(look.cold, entity) for entity in entities]
+
+            place = self._place_of(look.cold.index.location, reader.name)
+            if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
+                raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
+            place.waiting += len(entities)
+            try:
+                cold = await place.reads.run(read)
+            finally:
+                place.waiting -= len(entities)
+        reader.count(entities)
+        return look, reader.overlay(look, cold)
+
+    def _place_of(self, location: str | None, table: str) -> _Place:
+        """Where a table is; one of which that is not known yet is in a place of its own."""
+        if location is None:
+            return self._place(f"table {table}", 0)
+        if unknown := self._places.pop(f"table {table}", None):
+            unknown.refreshes.close()
+        if local_path(location) is not None:
+            return self._place("", LOCAL_READS_MAX)
+        return self._place(urlsplit(location).netloc, STORE_READS_MAX)
+
+    def _place(self, name: str, reads_max: int) -> _Place:
+        if name not in self._places:
+            self._places[name] = _Place(ReadingThreads(reads_max), ReadingThreads(1))
+        return self._places[name]
+
+    async def read_after(self, reader: TableReader, text: str | None) -> Mapping[tuple[str, int], int]:
+        """Waits, within the bound, until an answer includes the records that a request names; gives these.
+
+        Raises:
+            BadParameter: the header is wrong, or names a partition that does not feed the table.
+            ReadAfterTimeout: the bound is over.
+        """
+        if text is None:
+            return {}
+        wanted, seconds_max = parse_read_after(text), self._read_after_seconds_max
+        check_topics(reader.cold.index.definition, wanted)
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        while not includes((look := reader.look(())).read_point.end, wanted):
+            waited_seconds = clock() - began_at
+            # Read to its end since the request came: what is not there now, the log did not hold then.
+            is_log_read = look.age_seconds < waited_seconds
+            if is_log_read and waited_seconds > min(seconds_max, PARTITION_SECONDS_MAX):
+                check_partitions(look.read_point.end, wanted)
+            if waited_seconds > seconds_max:
+                log_ends = ends_before(look.read_point.end, wanted) if is_log_read else ()
+                raise ReadAfterTimeout(
+                    table=reader.name, wanted=text, waited_seconds=seconds_max, log_ends=log_ends
+                )
+            await asyncio.sleep(READ_AFTER_POLL_SECONDS)
+        return wanted

@@ -1,0 +1,185 @@
+"""What each process of the server runs, from the moment that it was forked."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from thermocline.errors import ThermoclineError
+from thermocline.process import logs
+from thermocline.process.logs import fields
+from thermocline.process.title import entitle
+from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.serving.process.children import DRAIN_SECONDS, listening_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+# Connections that wait to be accepted; a burst of clients, not a queue of requests.
+BACKLOG: Final = 2_048
+# A peer that takes nothing of an answer for so long is cut off, with what is kept for it.
+UNTAKEN_SECONDS_MAX: Final = 120.0
+LOWEST_PRIORITY: Final = 19
+"""Of a process; as a number of `os.nice`."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the processes of a server are told: its settings, its tables, and how to log.
+
+    ``definitions`` are those of all its tables, as the table carries it or, where it can't be read, as the
+    file has it. ``since`` says from when on these are its tables.
+    """
+
+    settings: Settings
+    definitions: Mapping[str, LiveTable]
+    since: str
+    log_level: logs.Level = "info"
+    log_json: bool = False
+
+
+def run_tailers(served: Served, names: tuple[str, ...]) -> None:
+    """A tailer process."""
+    from thermocline.serving.tail.tailers import run_tailers as run  # noqa: PLC0415  # the parent needs none of it
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    try:
+        run(served.settings, names, stop)
+    except ThermoclineError as error:
+        log.error(  # noqa: TRY400  # it says itself what happened
+            "tailer failed",
+            extra=fields(tables=list(names), code=error.code, detail=error.what, next=error.next),
+        )
+        sys.exit(error.exit_code)
+
+
+def run_worker(served: Served, address: tuple[Any, ...]) -> None:
+    """An API process."""
+    import uvicorn  # noqa: PLC0415  # the parent needs none of these
+
+    from thermocline.serving.http.app import create_app  # noqa: PLC0415
+    from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
+    from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
+    from thermocline.serving.read.tables import open_tables  # noqa: PLC0415
+
+    _become_child(served, lambda: sys.exit(0))
+    settings = served.settings
+    tables = open_tables(settings, served.definitions, served.since)
+    app = create_app(tables, settings.serving, store_io(settings.catalog))
+    # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
+    gc.collect()
+    gc.freeze()
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=LookupProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            listening_file(Path(os.environ[MULTIPROCESS_FOLDER]), os.getpid()).touch()
+
+    # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
+    # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
+    # listens once the app has started up, so no connection waits for a worker that can't answer yet.
+    sockets = [bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
+    Server(config).run(sockets=sockets)
+
+
+def run_trino(served: Served, address: tuple[Any, ...]) -> None:
+    """The endpoint for Trino: one process, so that all scans of a query find the same state."""
+    from thermocline.serving.trino.process import run_endpoint  # noqa: PLC0415  # the parent needs none of it
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    listener = bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
+    run_endpoint(served.settings, served.definitions, listener, stop)
+
+
+def run_rows(served: Served) -> None:
+    """The process that makes rows ready to send."""
+    os.nice(LOWEST_PRIORITY)
+    from thermocline.serving.cold.ahead import run_ahead  # noqa: PLC0415  # the parent reads no rows
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    run_ahead(served.settings, tuple(served.definitions), stop)
+
+
+def run_jobs(served: Served) -> None:
+    """The process that runs extract jobs."""
+    from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
+    from thermocline.serving.jobs.runner import run_jobs as run  # noqa: PLC0415  # the parent needs no DuckDB
+    from thermocline.serving.read.tables import open_tables  # noqa: PLC0415
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    settings = served.settings
+    try:
+        run(open_tables(settings, served.definitions), settings.serving, store_io(settings.catalog), stop)
+    except ThermoclineError as error:
+        extra = fields(code=error.code, detail=error.what, next=error.next)
+        log.error("extract jobs failed", extra=extra)  # noqa: TRY400  # it says itself what happened
+        sys.exit(error.exit_code)
+
+
+def _become_child(served: Served, stop: Callable[[], object]) -> None:
+    """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
+    entitle(multiprocessing.current_process().name)
+    note_process()
+    logs.configure(served.log_level, served.log_json)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's alone
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, name="follow parent", daemon=True).start()
+
+
+def bound(address: tuple[Any, ...], *options: int) -> socket.socket:
+    """A socket at the server's address that does not listen (yet).
+
+    ``SO_REUSEPORT`` lets the server's sockets share the address. With ``SO_REUSEADDR`` its closed connections
+    don't keep the address from the next server, nor would the socket itself: so the reserved one is without.
+    """
+    bound = socket.socket(family(address[0]))
+    # A connection that is accepted there has it from there.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * UNTAKEN_SECONDS_MAX))
+    for option in options:
+        bound.setsockopt(socket.SOL_SOCKET, option, 1)
+    bound.bind(address)
+    return bound
+
+
+def family(host: str) -> socket.AddressFamily:
+    """The host's, by its form."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

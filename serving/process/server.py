@@ -1,0 +1,280 @@
+"""The server: tailer processes, each for one table or several small ones, and API processes on one port.
+
+The parent only starts them, starts again what dies, and stops them all. Nothing passes through it. They are
+forks of a process that has imported all that they run (`serving.process.preload`), so one that died is back
+soon.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import shlex
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
+from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
+from thermocline.process.clock import SystemClock
+from thermocline.process.logs import fields
+from thermocline.process.title import entitle
+from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.serving.hot.disk import try_lock
+from thermocline.serving.hot.disk_room import log_disk_room
+from thermocline.serving.process.children import Child, Children, listening_file
+from thermocline.serving.process.processes import (
+    Served,
+    bound,
+    family,
+    run_jobs,
+    run_rows,
+    run_tailers,
+    run_trino,
+    run_worker,
+)
+from thermocline.serving.store.layout import LOCK, SPILL
+from thermocline.serving.tail.follower import problem_of
+from thermocline.serving.tail.tailer_status import forget_status
+from thermocline.serving.trino.listener import tls_of
+from thermocline.serving.trino.peers import peers_of
+from thermocline.settings import problems_of_exposure
+
+if TYPE_CHECKING:
+    from thermocline.process import logs
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    settings: Settings,
+    log_level: logs.Level = "info",
+    log_json: bool = False,
+    read_again: Callable[[], Settings] | None = None,
+) -> int:
+    """Serves all configured tables until SIGTERM or SIGINT; the exit code.
+
+    A table that is missing or broken is named in the log, and served as soon as it can be. On SIGHUP the
+    configuration is read again (``read_again``), and its tables are served from then on.
+
+    Raises:
+        ConfigInvalid: other machines could reach it, and the configuration doesn't allow that.
+        PortTaken: it can't listen there.
+        StateDirUnusable: the state folder can't be written, or another server holds it.
+        ThermoclineError: the catalog can't be reached, or none of the tables can be served.
+    """
+    serving = settings.serving
+    if problems := tuple(problems_of_exposure(serving)):
+        raise ConfigInvalid(of="[serving]", problems=problems)
+    with ExitStack() as held:
+        port = held.enter_context(_reserved(serving.host, serving.port))
+        trino_host, trino_port = serving.trino.host or serving.host, serving.trino.port
+        trino = held.enter_context(_reserved(trino_host, trino_port)) if trino_port else None
+        # These raise here, and not in a process that is started again and again.
+        tls_of(serving.trino)
+        peers_of(serving.trino, "")
+        held.enter_context(_held(serving.state_dir, settings.tables))
+        entitle("serve")
+        _raise_open_files_max()
+        clock = SystemClock()
+        served = Served(settings, load_definitions(settings), _since("its start", clock), log_level, log_json)
+        _forget_earlier(serving.state_dir, settings.tables)
+        log_disk_room(serving, len(settings.tables))
+        folder = held.enter_context(_counted_together())
+        places = _Places(port.getsockname(), None if trino is None else trino.getsockname(), folder)
+        children = Children(_children(served, places), clock)
+
+        def reload() -> list[Child] | None:
+            nonlocal served
+            again = None if read_again is None else _read_again(served, read_again, clock)
+            served = again or served
+            return None if again is None else _children(again, places)
+
+        try:
+            children.watch(serving.url, reload)
+        finally:
+            children.stop()
+    log.info("server stopped")
+    return 0
+
+
+def load_definitions(settings: Settings) -> dict[str, LiveTable]:
+    """The definition that each configured table carries; a file that says otherwise gets a warning.
+
+    Of a table that can't be read, it is the one that the file asks for, and the log says what is wrong.
+
+    Raises:
+        ThermoclineError: none of them can be read, for the reason of the first.
+    """
+    catalog = open_catalog(settings.catalog)
+    definitions: dict[str, LiveTable] = {}
+    problems: dict[str, ThermoclineError] = {}
+    for name, table_settings in settings.tables.items():
+        declared = table_settings.definition(name)
+
+        def look(name: str = name, identifier: str = table_settings.identifier) -> None:
+            definitions[name] = definition_of(load_table(catalog, name, identifier), name)
+
+        problem = problem_of(name, look)
+        if problem is not None:
+            definitions[name] = declared
+            problems[name] = problem
+        elif differences := declared.differences(definitions[name]):
+            log.warning(
+                "the file's definition differs from the one in use: `thermocline table show NAME`",
+                extra=fields(table=name, differences="; ".join(differences)),
+            )
+    if problems and problems.keys() == definitions.keys():
+        raise next(iter(problems.values()))
+    for name, problem in problems.items():
+        extra = fields(table=name, code=problem.code, detail=problem.what, next=problem.next)
+        log.error("table can't be served yet; the others are, and it is once it can be", extra=extra)
+    return definitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the server listens, and the folder of its processes' metrics."""
+
+    api: tuple[Any, ...]
+    trino: tuple[Any, ...] | None
+    metrics: Path
+
+
+def _children(served: Served, places: _Places) -> list[Child]:
+    """All that is to run."""
+    settings, serving = served.settings, served.settings.serving
+    everything = settings.tables
+
+    def is_listening(pid: int) -> bool:
+        return listening_file(places.metrics, pid).exists()
+
+    children = [
+        Child(_tailer_title(names), run_tailers, (served, names), serves=[(n, everything[n]) for n in names])
+        for names in dealt(tuple(everything), serving.tailers)
+    ]
+    children += [
+        Child(f"api {number}", run_worker, (served, places.api), serves=everything, is_listening=is_listening)
+        for number in range(serving.workers)
+    ]
+    if places.trino is not None:
+        children.append(Child("trino", run_trino, (served, places.trino), serves=everything))
+    if serving.rows_ahead:
+        children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
+    if serving.extract_jobs_dir is not None:
+        children.append(Child("jobs", run_jobs, (served,), serves=everything))
+    return children
+
+
+def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> Served | None:
+    """What is to be served by the configuration as it is now; None where it is the same, or can't be used.
+
+    Only its tables are taken: all else is as it was at the start.
+    """
+    before = served.settings
+    try:
+        found = read()
+        settings = before.model_copy(update={"tables": found.tables})
+        if found != settings:
+            log.warning("settings other than tables changed: they count from the next start on")
+        if settings.tables == before.tables:
+            log.info("configuration read again; its tables are the same")
+            return None
+        changed = [name for name, table in settings.tables.items() if table != before.tables.get(name)]
+        _make_folders(before.serving.state_dir, changed)
+        definitions = load_definitions(settings)
+    except ThermoclineError as error:
+        extra = fields(code=error.code, detail=error.what, next=error.next)
+        log.error("configuration not taken up; the one before holds", extra=extra)  # noqa: TRY400
+        return None
+    removed = [name for name in before.tables if name not in settings.tables]
+    log.info("configuration read again", extra=fields(tables=list(settings.tables), removed=removed))
+    for name in removed:
+        left = f"rm -r {shlex.quote(str(before.serving.state_dir / name))}"
+        log.info("table is no longer served; its state may be deleted", extra=fields(table=name, next=left))
+    _forget_earlier(before.serving.state_dir, changed)
+    return replace(served, settings=settings, definitions=definitions, since=_since("its reload", clock))
+
+
+def _since(event: str, clock: Clock) -> str:
+    """From when on the tables are served, for whoever asks for another one."""
+    return f"{event} at {datetime.fromtimestamp(clock.now_ms() / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _forget_earlier(state_dir: Path, tables: Iterable[str]) -> None:
+    """What an earlier server, or process, left that is not true of the next one."""
+    for name in tables:
+        forget_status(state_dir / name)
+        rmtree(state_dir / name / SPILL, ignore_errors=True)  # of extracts that were killed
+
+
+@contextmanager
+def _counted_together() -> Iterator[Path]:
+    """A folder for the metrics of all processes that are started meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as folder:
+        os.environ[MULTIPROCESS_FOLDER] = folder
+        note_process()
+        try:
+            yield Path(folder)
+        finally:
+            del os.environ[MULTIPROCESS_FOLDER]
+
+
+def dealt(names: Sequence[str], processes: int) -> list[tuple[str, ...]]:
+    """The tables by process: one each while there are enough, else in turn."""
+    return [tuple(names[number::processes]) for number in range(min(processes, len(names)))]
+
+
+def _tailer_title(names: Sequence[str]) -> str:
+    return f"tailer {names[0]}" if len(names) == 1 else f"tailer {names[0]} and {len(names) - 1} more"
+
+
+def _raise_open_files_max() -> None:
+    """As far as the system allows: a process keeps each data file of its tables' snapshots open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextmanager
+def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
+    """The state folder, for this server alone, with a folder in it for each table; all can be written."""
+    _make_folders(state_dir, tables)
+    try:
+        lock = try_lock(state_dir / LOCK)
+    except OSError as error:
+        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
+    if lock is None:  # safety: state-dir-held
+        raise StateDirUnusable(path=str(state_dir), detail="another server is using it")
+    with lock:
+        yield
+
+
+def _make_folders(state_dir: Path, tables: Iterable[str]) -> None:
+    """Raises `StateDirUnusable` where one of them can't be written."""
+    try:
+        for folder in (state_dir, *(state_dir / table for table in tables)):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
+
+
+def _reserved(host: str, port: int) -> socket.socket:
+    """The port, for this server's workers alone: bound, but nobody listens here."""
+    try:
+        with socket.create_server((host, port), family=family(host)) as alone:
+            address = alone.getsockname()
+        return bound(address, socket.SO_REUSEPORT)
+    except OSError as error:
+        raise PortTaken.of(host, port, error) from error

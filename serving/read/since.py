@@ -1,0 +1,138 @@
+"""Whether table and log still tell all that changed since a read point.
+
+What changed is read from the log, from the read point's seam on: the snapshot at that seam and the records
+from there on are all that later states come from. So history must show that nothing else went into the table,
+and the log must still hold those records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+from thermocline.errors import (
+    ChangesUnknown,
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicCompacted,
+    TopicReplaced,
+)
+from thermocline.iceberg.lineage import links_back
+from thermocline.rules.bad_digest import merged
+from thermocline.rules.identity import check_not_compacted, check_source, check_tombstones
+from thermocline.serving.store.storage import storage_named
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.iceberg.catalog import SnapshotState
+    from thermocline.iceberg.lineage import Link
+    from thermocline.kafka.log import Log
+    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.read_point import ReadPoint
+    from thermocline.rules.seam import Seam
+    from thermocline.serving.tail.unreadable import Unreadable
+
+_LOG_CHANGED = (
+    ClusterReplaced,
+    OffsetsGone,
+    PartitionsShrunk,
+    SeamBeyondLog,
+    TombstonesGone,
+    TopicCompacted,
+    TopicReplaced,
+)
+
+
+def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> SnapshotState:
+    """What the read point's snapshot says of itself. It may be expired, as long as history has it.
+
+    Raises:
+        ChangesUnknown: it is not in main's history, or something else than the log went into the table since.
+    """
+    name = definition.name
+    found, problem = None, None
+    taken_over: set[int] = set()  # by the later ones
+    with storage_named(name):
+        for link in links_back(table):
+            is_since = link.snapshot_id == since.snapshot_id
+            problem = next(_untold(link, is_since, taken_over, definition.version), problem)
+            taken_over.update(link.taken_over)
+            if is_since:
+                found = link
+                break
+    if found is None:
+        detail = f"snapshot {since.snapshot_id} is not in the table's history (any more)"
+        raise ChangesUnknown(table=name, detail=detail)
+    if found.state is None or found.state.seam != since.seam:
+        detail = f"snapshot {since.snapshot_id} has another seam: it is no read point of this table"
+        raise ChangesUnknown(table=name, detail=detail)
+    if problem is not None:  # safety: since-history
+        raise ChangesUnknown(table=name, detail=problem)
+    return found.state
+
+
+def check_log_since(
+    definition: LiveTable, state: SnapshotState, since: ReadPoint, log: Log, now_ms: int
+) -> None:
+    """Makes sure that the log still tells of each key that had a record since the read point.
+
+    Raises:
+        ChangesUnknown: it is another log, or it has lost records or tombstones of that time.
+    """
+    name = definition.name
+    try:
+        _, ends = check_source(name, state, log, definition.topics)
+        check_not_compacted(definition, log)
+        if definition.has_key:
+            check_tombstones(definition, state, ends, log, now_ms)  # safety: since-tombstones
+    except _LOG_CHANGED as error:
+        raise ChangesUnknown(table=name, detail=error.what) from error
+    check_reached(name, ends, since)
+
+
+def check_readable_since(name: str, current: SnapshotState, since: SnapshotState, found: Unreadable) -> None:
+    """Makes sure that each record since that can't be read now was bad all along, so its key is unchanged.
+
+    Raises:
+        ChangesUnknown: ingest may have applied one of them, or the answer at the read point may have had it.
+    """
+    detail = ""
+    if found.first and not _was_all_bad(current, since, found):  # safety: since-readable
+        detail = f"{found.first}, and the table may have taken it in"
+    elif found.without_schema:  # safety: since-readable-hot
+        detail = f"{found.without_schema}, and may have been readable then"
+    if detail:
+        raise ChangesUnknown(table=name, detail=detail)
+
+
+def _was_all_bad(current: SnapshotState, since: SnapshotState, found: Unreadable) -> bool:
+    """Whether ingest found exactly these records bad: a snapshot of an earlier release does not say which."""
+    if current.bad_digest is None or since.bad_digest is None:
+        return False
+    return found.digest == merged(current.bad_digest, without=since.bad_digest)
+
+
+def check_reached(name: str, ends: Seam, since: ReadPoint) -> None:
+    """Makes sure that what is read ends no earlier than the read point. Raises `ChangesUnknown`."""
+    if not ends.at_least(since.end):
+        raise ChangesUnknown(table=name, detail=f"the log ends at {ends}, before {since.end}")
+
+
+def _untold(link: Link, is_first: bool, taken_over: AbstractSet[int], version: int) -> Iterator[str]:
+    """Why the log alone doesn't tell what came with a snapshot; of the first one, what it holds."""
+    at = f"snapshot {link.snapshot_id}"
+    if link.state is None:
+        if link.snapshot_id not in taken_over:
+            yield f"{at} was written by another program"
+        return
+    if link.state.definition_version != version:
+        yield "the table's definition was altered since"
+    if not is_first and link.is_replay:
+        yield f"{at} replayed quarantined records, from before the read point"
+    if not is_first and link.is_accepted:
+        yield f"{at} accepted that the log doesn't go on where the table was"
