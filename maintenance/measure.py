@@ -211,7 +211,7 @@ class Measurer:
             listed=self._by_content(manifests),
             metadata_bytes=manifest_bytes + sum(len(table.io.new_input(path)) for path in others),
             buckets_written=self.definition.buckets_written,
-            remembers_deletes=bool(self.definition.sequence_by),
+            remembers_deletes=self.definition.merging.remembers_deletes,
         )
 
     def _listed(self, table: Table, manifest: ManifestFile) -> tuple[ListedFile, ...]:

@@ -206,7 +206,7 @@ class Verification:
                 for rows in bucket_rows(table.io, definition, by_bucket.get(bucket, ())):
                     read.entities.take_rows(sampled(definition, rows, self.scope.chosen))
                     staging.add(STORED, self._kept(definition, rows))
-                if definition.sequence_by:
+                if definition.merging.remembers_deletes:
                     for rows in remembered_deletes(table.io, definition, by_bucket.get(bucket, ())):
                         read.entities.take_deletes(sampled(definition, rows, self.scope.chosen))
                         staging.add(REMEMBERED, self._kept(definition, rows))

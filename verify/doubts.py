@@ -123,7 +123,7 @@ def offsets_of(
     found: dict[bytes, set[Origin]] = {}
     decoder, wanted = decoder_for(definition, registry), pa.array(sorted(keys), pa.binary())
     # What orders a record is in its value, and without it the record would be bad.
-    is_keyed = definition.key_from == "key" and not definition.sequence_by
+    is_keyed = definition.key_from == "key" and not definition.merging.is_ordered
     for chunk in chunks:
         values = [None] * len(chunk.values) if is_keyed else chunk.values
         decoded = decoder.decode(chunk.keys, values, chunk.headers_of)

@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules import sequence
 from thermocline.rules.column_types import Kind
 from thermocline.rules.decode import json_row, natural_values
 from thermocline.rules.definition import (
@@ -167,7 +166,7 @@ class Entities:
                     continue  # which of them was committed last is asked again
                 (place,) = places
                 assert place is not None
-                if self.definition.sequence_by:
+                if self.definition.merging.is_ordered:
                     by_key[key] = self._still_needed(known, before.get(place))
                     self.records -= len(known) - len(by_key[key])
                     continue
@@ -230,7 +229,7 @@ class Entities:
     def _winner(
         self, row: _Known | None, read: Sequence[_Known], point: ReadPoint, reading_at: ReadingAt
     ) -> _Known | str | None:
-        if self.definition.sequence_by:
+        if self.definition.merging.is_ordered:
             return self._highest(row, read)
         last: dict[Place, _Known] = {}
         for one in read:
@@ -306,10 +305,10 @@ class Entities:
             yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept), *order)
 
     def _sequences(self, rows: pa.Table) -> Sequence[bytes]:
-        if not self.definition.sequence_by:
+        if not self.definition.merging.is_ordered:
             return [b""] * rows.num_rows
         known = rows.column(SEQUENCE) if SEQUENCE in rows.column_names else None
-        found: list[bytes] = (known or sequence.encode_table(self.definition, rows)).to_pylist()
+        found: list[bytes] = (known or self.definition.merging.sequences(rows)).to_pylist()
         return found
 
 

@@ -161,7 +161,7 @@ class _Records:
         if (
             self._definition.has_key
             and self._definition.key_from == "key"
-            and not self._definition.sequence_by
+            and not self._definition.merging.is_ordered
         ):
             # Keys alone first: few records are of ours, and of a bad record the key may be readable.
             keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))

@@ -78,7 +78,7 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
     Keys that are live twice in the table are another finding's.
     """
     _find_winners(staging, point.end)
-    if staging.definition.sequence_by:
+    if staging.definition.merging.is_ordered:
         _leave_out_late(staging)
     names = ", ".join(row_names(staging.definition))
     twice = f"SELECT {KEY} FROM {STORED} GROUP BY {KEY} HAVING count(*) > 1"
@@ -96,7 +96,7 @@ def extract_findings(staging: Staging, point: ReadPoint) -> Iterator[Difference]
 def hot_findings(staging: Staging, end: Seam) -> Iterator[Difference]:
     """What a scan of the hot tier shows, against the log's winners up to the tier's end."""
     _find_winners(staging, end)
-    ordered = (SEQUENCE,) if staging.definition.sequence_by else ()
+    ordered = (SEQUENCE,) if staging.definition.merging.is_ordered else ()
     added = (TOMBSTONE, *absent_names(staging.definition), *ordered)
     for words, key, origin in _differences(staging, f"FROM {_WINNERS}", f"FROM {HOT}", added):
         finding = Finding("hot-differs", f"the hot tier {words}", key_of(staging.definition, key))
@@ -123,13 +123,13 @@ def _unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
     at = pc.index_in(pa.array(np.arange(scanned.num_rows)), value_set=live_at)
     columns = dict(zip(definition.identity, decode_arrays(definition, keys), strict=True))
     columns |= {name: values[name].take(at) for name in names}
-    beside = (ABSENT, definition.partial_updates), (SEQUENCE, bool(definition.sequence_by))
+    beside = (ABSENT, definition.merging.is_partial), (SEQUENCE, definition.merging.is_ordered)
     said = (*PROVENANCE, TOMBSTONE, *(name for name, is_there in beside if is_there))
     columns |= {name: scanned.column(name).combine_chunks() for name in said}
     schema = definition.records_schema
     arrays = [keys if field.name == KEY else _cast(columns[field.name], field.type) for field in schema]
     table = pa.Table.from_arrays(arrays, schema=schema)
-    if not definition.partial_updates:
+    if not definition.merging.is_partial:
         return table
     return filled(table, absent_columns(table), np.empty(0, np.int64), schema.empty_table())
 
@@ -137,7 +137,7 @@ def _unpacked(definition: LiveTable, scanned: pa.Table) -> pa.Table:
 def _live_winners(definition: LiveTable) -> str:
     """The rows of the winners that are not tombstones; what one leaves as it is, is as the table has it."""
     names = row_names(definition)
-    if not definition.partial_updates:
+    if not definition.merging.is_partial:
         return f"SELECT {', '.join(names)} FROM {_WINNERS} WHERE NOT {TOMBSTONE}"
     absent = dict(zip(value_names(definition), absent_names(definition), strict=True))
     columns = ", ".join(
@@ -158,7 +158,7 @@ def _find_winners(staging: Staging, end: Seam) -> None:
     types = (pa.string(), pa.int32(), pa.int64())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     staging.register("ends", pa.table(arrays, names=[_TOPIC, _PARTITION, "offset_end"]))
-    staging.execute(_winners_query(f"{SEQUENCE} DESC," if staging.definition.sequence_by else ""))
+    staging.execute(_winners_query(f"{SEQUENCE} DESC," if staging.definition.merging.is_ordered else ""))
 
 
 def _leave_out_late(staging: Staging) -> None:

@@ -118,7 +118,7 @@ class JudgeContext:
     @property
     def is_ordered(self) -> bool:
         """Whether columns order the records."""
-        return bool(self.reading.definition.sequence_by)
+        return self.reading.definition.merging.is_ordered
 
     def same(self, record: LastRecord, row: Stored) -> bool:
         """Whether a row has the values of a record; absent ones may be any, where the log may lack them."""

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules import sequence
 from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY, PARTITION_TIME, PROVENANCE, SEQUENCE, TOMBSTONE
 from thermocline.rules.fold import absent_columns
@@ -160,11 +159,11 @@ class Staging:
         partial updates they have each column from the last record that set it, on their side of the seam.
         Where columns order the records, the last one is that of the highest sequence.
         """
-        if self.definition.partial_updates:
+        if self.definition.merging.is_partial:
             self._lay_together()
         read = self.count(LOG)
         topic, partition, offset, _ = PROVENANCE
-        if self.definition.sequence_by:
+        if self.definition.merging.is_ordered:
             self.execute(
                 f"CREATE TABLE {LAST} AS FROM {LOG} QUALIFY row_number() OVER ("
                 f" PARTITION BY {KEY}, {topic}, {partition}, {SEGMENT}, {STATE} = {MAYBE}"
@@ -222,7 +221,7 @@ class Staging:
         values = self.definition.value_columns
         for name, column in zip(value_names(self.definition), values, strict=True):
             columns[name] = comparable(rows.column(column.name).combine_chunks(), column.type)
-        if self.definition.sequence_by:
+        if self.definition.merging.is_ordered:
             columns[SEQUENCE] = self._sequences(rows)
             if side == LOG:  # a delete has no values but those that order it, which the hot tier has apart
                 nulled = {
@@ -232,13 +231,13 @@ class Staging:
                 columns |= nulled
         of_bucket = buckets(self.definition, rows.column(self.definition.bucket_column.name))
         added = {name: rows.column(name) for name in _ADDED[side]}
-        if self.definition.partial_updates and side in (LOG, HOT):
+        if self.definition.merging.is_partial and side in (LOG, HOT):
             added |= self._absent(side, rows)
         return pa.table({**columns, **added, _BUCKET: pa.array(of_bucket, pa.int32())})
 
     def _sequences(self, rows: pa.Table) -> pa.Array:
         known = SEQUENCE in rows.column_names
-        return rows.column(SEQUENCE) if known else sequence.encode_table(self.definition, rows)
+        return rows.column(SEQUENCE) if known else self.definition.merging.sequences(rows)
 
     def _absent(self, side: str, rows: pa.Table) -> dict[str, pa.Array]:
         found, none = absent_columns(rows), np.zeros(rows.num_rows, np.bool_)
@@ -267,7 +266,7 @@ def value_names(definition: LiveTable) -> list[str]:
 
 def absent_names(definition: LiveTable) -> list[str]:
     """What says of each value column whether it is absent; nothing without partial updates."""
-    count = len(definition.value_columns) if definition.partial_updates else 0
+    count = len(definition.value_columns) if definition.merging.is_partial else 0
     return [f"a{number}" for number in range(count)]
 
 

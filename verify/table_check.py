@@ -60,7 +60,7 @@ class TableCheck:
         self.report.rows += staging.count(STORED)
         self._settle(staging)
         self._judge_others(staging)
-        if self._definition.sequence_by:
+        if self._definition.merging.is_ordered:
             self._check_deletes(staging)
         self._finish(repeated)
 
@@ -127,7 +127,7 @@ class TableCheck:
         names = ", ".join(row_names(self._definition))
         absent = absent_names(self._definition)
         facts = (*_FACTS, *((WHOLE, *absent) if absent else ()))
-        ordered = (SEQUENCE,) if self._definition.sequence_by else ()
+        ordered = (SEQUENCE,) if self._definition.merging.is_ordered else ()
         nulls = ", ".join([*(f"NULL AS {name}" for name in facts), *ordered])
         facts = (*facts, *ordered)
         staging.execute(f"""

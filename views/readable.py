@@ -20,10 +20,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
         yield f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
         yield "what delete_when says can't be read in SQL"
-    if definition.partial_updates:
-        yield "records that set only some columns (partial_updates) are not laid over each other in SQL"
-    if definition.sequence_by:  # safety: ordered-views
-        yield "records that columns order (sequence_by) are not compared with the table's rows in SQL"
+    if definition.merging.problem_in_sql:  # safety: ordered-views
+        yield definition.merging.problem_in_sql
     if definition.format != "json":
         yield f'values in format = "{definition.format}" can\'t be read in SQL'
     if definition.key_from == "key" and definition.key_format != "json" and not is_plain_key(definition):

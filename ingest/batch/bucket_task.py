@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.merging import Merging
 
 MERGED_MEMORY_BYTES = 256 << 20
 """What the rows of a merged file take unpacked, before they are sorted: values that repeat pack 200 to 1."""
@@ -120,28 +121,9 @@ def run_bucket_task(
     """
     failpoint("bucket-task.probe")
     folded = fold(records)
-    winners = folded.winners
-    keys = winners.column(KEY).combine_chunks()
-    # Without a key, records beyond the seam can't be in the table: there is nothing to look for.
-    # safety: a-replay-looks-for-its-records, append-replay
-    hits = list(probe(io, definition, files, keys)) if definition.has_key or is_replay else []
-    is_tombstone = winners.column(TOMBSTONE).to_numpy()
-    was_live = np.zeros(len(keys), dtype=bool)
-    for hit in hits:
-        was_live[hit.key_indexes] = True
-    is_late = np.zeros(len(keys), dtype=bool)
-    if definition.sequence_by:
-        is_late = late_winners(io, definition, hits, winners)
-    if definition.partial_updates:
-        winners = filled(io, definition, hits, winners)  # safety: ingest-fills
-    # Where columns order the records, a delete is remembered also of a key that is not there.
-    is_unchanged = is_tombstone & ~was_live & (not definition.sequence_by)  # safety: sequence-early-delete
-    if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
-        is_unchanged |= unchanged_keys(io, definition, hits, winners) & ~is_late
-
-    deleted, replaced, parts = _deleted(hits, is_unchanged | is_late)
-    is_written = ~is_unchanged & ~is_late & (~is_tombstone | bool(definition.sequence_by))
-    rows = winners if is_written.all() else winners.filter(pa.array(is_written))
+    fates = _fates(io, definition, files, folded.winners, is_replay)
+    deleted, replaced, parts = _deleted(fates.hits, fates.is_unchanged | fates.is_late)
+    rows = fates.rows(definition.merging)
     merging = _Merging(io, definition, deleted, records)
     # One name for the files of one run: a second attempt of the task writes others.
     stem = f"{data_location}/bucket={bucket}/{uuid.uuid4()}"  # safety: attempts-have-files-of-their-own
@@ -167,22 +149,72 @@ def run_bucket_task(
     for path, written in deletes.items():
         keep_deletes(written, deleted[path])
     failpoint("bucket-task.done")
-    unchanged = int(np.count_nonzero(is_unchanged))
+    unchanged, late = int(np.count_nonzero(fates.is_unchanged)), int(np.count_nonzero(fates.is_late))
     return BucketResult(
         bucket=bucket,
         added=tuple(added),
         deletes=deletes,
         replaced=replaced,
-        applied=len(keys) - unchanged - int(np.count_nonzero(is_late)),
-        superseded=folded.superseded + int(np.count_nonzero(is_late)),
+        applied=folded.winners.num_rows - unchanged - late,
+        superseded=folded.superseded + late,
         unchanged=unchanged,
         keys_in_several_partitions=folded.conflicts,
         conflict_example=folded.conflict_example,
         conflict_places=folded.conflict_places,
         removed=tuple(removed),
-        carried=sum(file.live_rows for file in added) - int(np.count_nonzero(is_written & ~is_tombstone)),
+        carried=sum(file.live_rows for file in added) - fates.live_rows,
         parts=parts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fates:
+    """What becomes of a batch's winners in a bucket: for each whether it is late, or says nothing new.
+
+    ``winners`` have the columns that they leave as they are from the rows of ``hits``.
+    """
+
+    winners: pa.Table
+    hits: Sequence[Replaced]
+    is_tombstone: Mask
+    is_unchanged: Mask
+    is_late: Mask
+
+    @property
+    def live_rows(self) -> int:
+        """How many of them become rows that can be seen."""
+        return int(np.count_nonzero(~self.is_unchanged & ~self.is_late & ~self.is_tombstone))
+
+    def rows(self, merging: Merging) -> pa.Table:
+        """The winners to be written, also deletes that are to be remembered."""
+        is_written = ~self.is_unchanged & ~self.is_late
+        if not merging.remembers_deletes:
+            is_written &= ~self.is_tombstone
+        return self.winners if is_written.all() else self.winners.filter(pa.array(is_written))
+
+
+def _fates(
+    io: FileIO, definition: LiveTable, files: Sequence[DataFile], winners: pa.Table, is_replay: bool
+) -> _Fates:
+    """Finds the rows of the winners' keys, and compares."""
+    merging, keys = definition.merging, winners.column(KEY).combine_chunks()
+    # Without a key, records beyond the seam can't be in the table: there is nothing to look for.
+    # safety: a-replay-looks-for-its-records, append-replay
+    hits = list(probe(io, definition, files, keys)) if merging.is_keyed or is_replay else []
+    is_tombstone = winners.column(TOMBSTONE).to_numpy()
+    was_live = np.zeros(len(keys), dtype=bool)
+    for hit in hits:
+        was_live[hit.key_indexes] = True
+    is_late = np.zeros(len(keys), dtype=bool)
+    if merging.is_ordered:
+        is_late = late_winners(io, definition, hits, winners)
+    if merging.is_partial:
+        winners = filled(io, definition, hits, winners)  # safety: ingest-fills
+    # Where deletes are remembered, also that of a key which is not there.
+    is_unchanged = is_tombstone & ~was_live & (not merging.remembers_deletes)  # safety: sequence-early-delete
+    if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
+        is_unchanged |= unchanged_keys(io, definition, hits, winners) & ~is_late
+    return _Fates(winners, hits, is_tombstone, is_unchanged, is_late)
 
 
 def _deleted(
@@ -238,7 +270,7 @@ class _Merging:
     ) -> None:
         self._io, self._definition, self._deleted = io, definition, deleted
         self._before_ms = 0
-        if definition.sequence_by:
+        if definition.merging.remembers_deletes:
             self._before_ms = forgotten_before_ms(definition, records, SystemClock().now_ms())
 
     def merged(self, files: Sequence[DataFile], rows: pa.Table) -> tuple[pa.Table, tuple[DataFile, ...]]:
@@ -277,7 +309,7 @@ class _Merging:
 
     def _tombstones(self, file: DataFile) -> Tombstones:
         """The deletes of a file of which some are to be remembered."""
-        if not self._definition.sequence_by:
+        if not self._definition.merging.remembers_deletes:
             return NO_TOMBSTONES
         found = tombstones_of(self._io, file)
         return found if found.newest_ms >= self._before_ms else NO_TOMBSTONES

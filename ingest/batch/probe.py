@@ -88,7 +88,9 @@ def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa
     for found in chain(
         _in_young_files(io, definition, young, keys), _in_large_files(io, definition, large, keys)
     ):
-        yield from _live(io, [hit for hit in found if len(hit.positions)], bool(definition.sequence_by))
+        yield from _live(
+            io, [hit for hit in found if len(hit.positions)], definition.merging.remembers_deletes
+        )
 
 
 def keep_keys(path: str, keys: pa.Array) -> None:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from thermocline.iceberg.rows import declared, moved_rows
 from thermocline.ingest.batch.stored_rows import rows_at
-from thermocline.rules import sequence
 from thermocline.rules.definition import PROVENANCE, SEQUENCE, TOMBSTONE
 
 if TYPE_CHECKING:
@@ -46,9 +45,9 @@ def late_winners(io: FileIO, definition: LiveTable, hits: Sequence[Replaced], wi
         ):
             for some, stored in _rows_at(io, hit, positions, definition):
                 count = len(indexes[some])
-                columns = [declared(stored, schema.field(name), count) for name in definition.sequence_by]
-                known = pa.Table.from_arrays(columns, names=list(definition.sequence_by))
-                below = sequence.encode_table(definition, known)
+                names = definition.merging.ordered_by
+                columns = [declared(stored, schema.field(name), count) for name in names]
+                below = definition.merging.sequences(pa.Table.from_arrays(columns, names=list(names)))
                 # As `fold.loses` says of one.
                 # safety: sequence-late-in-ingest
                 is_below = pc.less(ours.take(pa.array(indexes[some])), below)
@@ -60,7 +59,7 @@ def _rows_at(
     io: FileIO, hit: Replaced, positions: Positions, definition: LiveTable
 ) -> Iterator[tuple[slice, pa.Table]]:
     if len(positions):
-        yield from rows_at(io, hit.file.path, positions, definition.sequence_by)
+        yield from rows_at(io, hit.file.path, positions, definition.merging.ordered_by)
 
 
 def forgotten_before_ms(definition: LiveTable, records: pa.Table, now_ms: int) -> int:

@@ -294,7 +294,7 @@ class Owner:
             # safety: beh-first-read
             self.position = replace(self.position, tombstones_since_ms=dict.fromkeys(topics, planned_at_ms))
         seam = with_new_partitions(self.position.seam, starts)
-        if len(seam) > 1 and self.definition.has_key:
+        if len(seam) > 1 and self.definition.merging.is_keyed:
             ends = self.log.ends_together(topics)
         planned = Mark(planned_at_ms, ends)
         self.mark = self.mark or planned

@@ -329,7 +329,7 @@ class _Search:
             # safety: replay-replayed-since
             if row is not None and row.timestamp_ms == chunk.timestamps_ms[index]:
                 self._note_times(chunk, [offset])
-                is_partial = self._definition.partial_updates  # or it may be
+                is_partial = self._definition.merging.is_partial  # or it may be
                 self.evidence.add(key, Found(row, is_tombstone=False, is_partial=is_partial))
 
     def _ours(self, records: pa.Table) -> pa.Table:

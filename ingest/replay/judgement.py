@@ -21,6 +21,7 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.kafka.log import TopicConfig
+    from thermocline.rules.merging import Merging
 
 
 Times = Mapping[tuple["Place", int], int]
@@ -106,7 +107,7 @@ class TableContext:
     which offset on all records are younger than the time for which compaction keeps tombstones.
     """
 
-    has_key: bool
+    merging: Merging
     is_keyed_by_value: bool
     seam: Seam
     reading: Reading
@@ -116,8 +117,6 @@ class TableContext:
     starts: Seam
     now_ms: int
     young_from: Mapping[Place, int] = field(default_factory=dict)
-    has_partial_updates: bool = False
-    is_ordered: bool = False
 
     @property
     def compacted(self) -> list[str]:
@@ -183,7 +182,7 @@ def judge_by_place(origin: Origin, ground: TableContext) -> Judgement | None:
         return _refused("the table has not passed it yet: ingest will meet it again")
     if origin.place not in ground.starts:
         return _refused(f"the partition {origin.topic}/{origin.partition} does not exist any more")
-    if ground.is_ordered:  # safety: replay-ordered
+    if ground.merging.is_ordered:  # safety: replay-ordered
         return _refused(
             "columns order the table's records, and a later delete of its key may be forgotten: send it again"
         )
@@ -194,7 +193,7 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContex
     """What the row that has the key now says; None where the log must be asked."""
     origin = candidate.origin
     if row is None:
-        return None if ground.has_key else Judgement(Outcome.APPLIED, "the table has no row of it")
+        return None if ground.merging.is_keyed else Judgement(Outcome.APPLIED, "the table has no row of it")
     if row.is_at(origin):
         if row.timestamp_ms == origin.timestamp_ms:  # safety: replay-applied-once
             return Judgement(Outcome.ALREADY_APPLIED, "the row comes from this very record")
@@ -202,7 +201,7 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContex
     # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
     is_append_time = ground.configs[origin.topic].is_log_append_time
     is_behind = row.place == origin.place and row.offset > origin.offset
-    if ground.has_partial_updates:  # the newer record may have left columns as they are, which this one sets
+    if ground.merging.is_partial:  # the newer record may have left columns as they are, which this one sets
         return None
     # safety: replay-row-of-an-earlier-life
     if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:

@@ -299,9 +299,7 @@ class _Replaying:
             ).items()
         }
         return TableContext(
-            has_key=self.definition.has_key,
-            has_partial_updates=self.definition.partial_updates,
-            is_ordered=bool(self.definition.sequence_by),
+            merging=self.definition.merging,
             is_keyed_by_value=self.definition.key_from == "value",
             seam=state.seam,
             reading=self.reading,

@@ -218,11 +218,11 @@ class ColdReader:
         deletes = file.data.deletes
         if deletes is not None and self._deletes.get((deletes.path, deletes.offset)) is None:
             return False
-        return not index.definition.sequence_by or self._files.get(file.data.path) is not None
+        return not index.definition.merging.remembers_deletes or self._files.get(file.data.path) is not None
 
     def _remembered(self, index: ColdIndex, file: ColdFile) -> BitMap | None:
         """Which deleted positions are remembered deletes, which only tables have whose rows columns order."""
-        return self._opened(file).tombstones if index.definition.sequence_by else None
+        return self._opened(file).tombstones if index.definition.merging.remembers_deletes else None
 
     def deleted(self, file: ColdFile) -> BitMap | None:
         """The deleted positions of a data file; None when none are."""

@@ -16,7 +16,6 @@ import msgspec
 import pyarrow as pa
 
 from thermocline import __version__
-from thermocline.rules.sequence import encode_one
 from thermocline.serving.cold.entity_rows import EntityRows
 
 if TYPE_CHECKING:
@@ -84,10 +83,11 @@ def ready_rows(
 ) -> list[ReadyRow]:
     """Rows as they are stored."""
     names = [column.name for column in definition.columns]
-    ordering = [names.index(name) for name in definition.sequence_by]
+    merging = definition.merging
+    ordering = [names.index(name) for name in merging.ordered_by]
 
     def sequence(row: Row) -> bytes:
-        return encode_one(definition, [row[place] for place in ordering]) if ordering else b""
+        return merging.sequence([row[place] for place in ordering]) if ordering else b""
 
     return [(position, key, to_json(row), sequence(row)) for position, key, row in located]
 

@@ -78,9 +78,9 @@ class Merge:
 
 def laid_over_by(definition: LiveTable) -> LaidOver | None:
     """How a table's records meet older ones of the same row and partition; None: they take their place."""
-    if definition.sequence_by:
+    if definition.merging.is_ordered:
         return ordered.laid_over
-    return partial.laid_over if definition.partial_updates else None
+    return partial.laid_over if definition.merging.is_partial else None
 
 
 def smallest_neighbours(generations: Sequence[Generation]) -> tuple[Generation, Generation]:

@@ -25,7 +25,7 @@ from thermocline.serving.hot.leases import ReaderLease, Terms
 from thermocline.serving.hot.manifest import HotManifest, Seal, read_manifest
 from thermocline.serving.hot.merge import covered_by
 from thermocline.serving.hot.record import HotRow
-from thermocline.serving.hot.scan import laying_of, winners_of_bucket
+from thermocline.serving.hot.scan import merging_of, winners_of_bucket
 from thermocline.serving.hot.view import open_generations
 from thermocline.serving.hot.winners import winners_of_prefix
 
@@ -107,7 +107,7 @@ class PinnedHot:
     ) -> None:
         """Use ``Pin.open``."""
         self._topics = manifest.topics
-        self._laying = laying_of(manifest.definition)
+        self._merging = merging_of(manifest.definition)
         self._generations = generations
         self._lease = lease
         self._covered = seal.covered
@@ -139,7 +139,7 @@ class PinnedHot:
     def scan(self, bucket: int, seam: Seam) -> pa.Table:
         """As ``HotView.scan``."""
         with self._transactions() as newest_first:
-            return winners_of_bucket(newest_first, self._topics, bucket, seam, self._laying)
+            return winners_of_bucket(newest_first, self._topics, bucket, seam, self._merging)
 
     def close(self) -> None:
         """Ends the lease. May be repeated."""

@@ -96,7 +96,7 @@ def stored_records(
     offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
     flags = [0] * len(payloads)
-    if definition.sequence_by:
+    if definition.merging.is_ordered:
         _set_ordered(definition, chunk, decoded, partition_times_ms, payloads)
         flags = [IS_ORDERED] * len(payloads)
     if decoded.absent is not None:

@@ -8,7 +8,6 @@ over each other first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +28,7 @@ from thermocline.rules.definition import (
     LiveTable,
 )
 from thermocline.rules.fold import winners
+from thermocline.rules.merging import LastWins, Merging
 from thermocline.serving.hot.ordered import winner
 from thermocline.serving.hot.partial import resolved
 from thermocline.serving.hot.record import (
@@ -70,6 +70,7 @@ SCHEMA: Final = pa.schema(
         (PAYLOAD, _BINARY),
     ]
 )
+LAST_WINS: Final = LastWins()
 ABSENT_NAMES: Final = pa.field(ABSENT, pa.list_(pa.string()))
 PARTIAL_SCHEMA: Final = SCHEMA.append(ABSENT_NAMES)
 ORDERED_SCHEMA: Final = SCHEMA.append(pa.field(SEQUENCE, pa.binary()))
@@ -80,23 +81,8 @@ _READ, _READ_PARTIAL, _READ_ORDERED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Laying:
-    """How a table's records lie over each other.
-
-    ``partial`` are the value columns where records may set only some of them; ``is_ordered``: columns order
-    the records.
-    """
-
-    partial: tuple[str, ...] = ()
-    is_ordered: bool = False
-
-
-AS_IT_COMES: Final = Laying()
-
-
 def winners_of_bucket(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, laying: Laying = AS_IT_COMES
+    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, merging: Merging = LAST_WINS
 ) -> pa.Table:
     """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
 
@@ -105,14 +91,13 @@ def winners_of_bucket(
     and whose values are to be taken from the cold row. Where columns order the records it is by
     ``ORDERED_SCHEMA``, and the cold row may have the higher sequence.
     """
-    if laying.is_ordered:
+    if merging.is_ordered:
         return winners(pa.Table.from_batches(_ordered(newest_first, topics, bucket, seam), _READ_ORDERED))
-    partial = laying.partial
     firsts = _first_offsets(topics, seam)
-    if partial:
+    if merging.is_partial:
         blocks = [
             _records(keys, values, topics, firsts, absent)
-            for keys, values, absent in _laid_together(newest_first, topics, bucket, seam, partial)
+            for keys, values, absent in _laid_together(newest_first, topics, bucket, seam, merging.may_lack)
         ]
         return winners(pa.Table.from_batches(blocks, _READ_PARTIAL))
     blocks = [
@@ -124,11 +109,9 @@ def winners_of_bucket(
 
 
 @lru_cache(maxsize=64)  # of a few tables, as they were altered
-def laying_of(definition_json: str) -> Laying:
-    """What ``winners_of_bucket`` has to know of the definition that a table carries."""
-    definition = LiveTable.from_json(definition_json, "")
-    names = tuple(column.name for column in definition.value_columns) if definition.partial_updates else ()
-    return Laying(names, bool(definition.sequence_by))
+def merging_of(definition_json: str) -> Merging:
+    """How records merge by the definition that a table carries."""
+    return LiveTable.from_json(definition_json, "").merging
 
 
 def _ordered(

@@ -29,7 +29,7 @@ from thermocline.serving.hot.manifest import MANIFEST, HotManifest, Listed, read
 from thermocline.serving.hot.merge import covered_by
 from thermocline.serving.hot.record import META_KEY, HotRow
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
-from thermocline.serving.hot.scan import laying_of, winners_of_bucket
+from thermocline.serving.hot.scan import merging_of, winners_of_bucket
 from thermocline.serving.hot.winners import winners_of_prefix
 
 if TYPE_CHECKING:
@@ -215,8 +215,8 @@ class HotView:
         ``scan.ORDERED_SCHEMA``. The seam must not lie before ``start``.
         """
         manifest = self._extent.opened.manifest
-        laying = laying_of(manifest.definition)
-        return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, laying)
+        merging = merging_of(manifest.definition)
+        return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, merging)
 
     def refused(
         self, definition: LiveTable, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY

@@ -67,11 +67,11 @@ class Changes(Extract):
         connection.register("changed", prepared.changed)
         upserted = [self._key_schema.empty_table()]
         for batch in super()._bucket(connection, prepared):
-            if self._definition.has_key:
+            if self._definition.merging.is_keyed:
                 keys = [batch.column(name) for name in self._definition.identity]
                 upserted.append(pa.table(keys, schema=self._key_schema))
             yield self._marked(batch, UPSERT)
-        if self._definition.has_key:  # a row without a key is never deleted
+        if self._definition.merging.is_keyed:  # a row without a key is never deleted
             yield from self._deletes(connection, pa.concat_tables(upserted))
 
     def _changed_keys(self, bucket: int) -> pa.Table:

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
-from thermocline.rules import fold, sequence
+from thermocline.rules import fold
 from thermocline.rules.decode import arrow_array, unpack_arrays
 from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
 from thermocline.rules.keys import decode_arrays
@@ -134,7 +134,9 @@ class Extract:
         self._hot = hot
         self._on_close = on_close
         self._selection = selection
-        named = dict.fromkeys((*index.definition.identity, *selection.read, *index.definition.sequence_by))
+        named = dict.fromkeys(
+            (*index.definition.identity, *selection.read, *index.definition.merging.ordered_by)
+        )
         self._names = {name: f"n{place}" for place, name in enumerate(named)}
         predicate = selection.predicate
         self._matches = None if predicate is None else expression_of(predicate, self._names)
@@ -293,14 +295,13 @@ class Extract:
         keys = pa.Table.from_batches([self._keys(one) for one in winners.to_batches(BATCH_ROWS)])
         places = pa.array(range(winners.num_rows), pa.int64())
         connection.register("ordered", keys.append_column("place", places))
-        names = self._definition.sequence_by
+        names = self._definition.merging.ordered_by
         found = connection.sql(
             f"SELECT place, {self._named(names)} FROM ({' UNION ALL '.join(selects)}) c"  # noqa: S608
             f" JOIN ordered USING ({self._named(self._definition.identity)})"
         ).to_arrow_table()
-        below = sequence.encode_table(
-            self._definition, pa.table([found.column(self._names[name]) for name in names], names=list(names))
-        )
+        columns = [found.column(self._names[name]) for name in names]
+        below = self._definition.merging.sequences(pa.table(columns, names=list(names)))
         place = found.column("place").combine_chunks()
         loses = pc.less(winners.column(SEQUENCE).combine_chunks().take(place), below)  # as `fold.loses`
         is_kept = np.ones(winners.num_rows, np.bool_)
@@ -369,9 +370,9 @@ class Extract:
 
     def _hot_rows(self, bucket: int) -> _HotRows:
         winners = self._hot.scan(bucket, self._cold.index.seam)
-        if self._definition.sequence_by:
+        if self._definition.merging.is_ordered:
             return _HotRows(self._key_schema.empty_table(), [], ordered=winners)
-        if not self._definition.partial_updates:
+        if not self._definition.merging.is_partial:
             return _HotRows(*self._keys_and_rows(winners))
         absent = fold.absent_columns(winners)
         is_partial = np.zeros(winners.num_rows, np.bool_)

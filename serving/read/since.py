@@ -88,7 +88,7 @@ def check_log_since(
     try:
         _, ends = check_source(name, state, log, definition.topics)
         check_not_compacted(definition, log)
-        if definition.has_key:
+        if definition.merging.is_keyed:
             check_tombstones(definition, state, ends, log, now_ms)  # safety: since-tombstones
     except _LOG_CHANGED as error:
         raise ChangesUnknown(table=name, detail=error.what) from error

@@ -85,7 +85,7 @@ def rows_of(definition: LiveTable, view: HotView, bucket: int, part: Part, seam:
 
     With partial updates also the names of the columns that no hot record set.
     """
-    schema = _PARTIAL_ROWS if definition.partial_updates else _ROWS
+    schema = _PARTIAL_ROWS if definition.merging.is_partial else _ROWS
     if part.prefixes is None:
         return view.scan(bucket, seam).select(schema.names)
     found: dict[bytes, HotRow | None] = {}

@@ -147,7 +147,7 @@ def check_deletes_kept(
     Raises `NotARewrite`.
     """
     kept = {file.path for file in after}
-    for file in before if definition.sequence_by else ():
+    for file in before if definition.merging.remembers_deletes else ():
         if file.path not in kept and load_tombstones(io, file.path).positions:  # safety: rewrite-forgets
             raise NotARewrite(f"{file.path} is gone, with deletes that late records must lose against")
 

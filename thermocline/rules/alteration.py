@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyiceberg import types
 
@@ -25,42 +25,13 @@ from thermocline.rules.definition import (
     spelled_schema,
     with_next_ids,
 )
+from thermocline.rules.definition.option import alteration_of
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 __all__ = ["Alteration", "definition_by", "plan_alteration"]
-
-# What may change as a whole, since it only says how records to come are dealt with.
-FREE: Final = (
-    *("on_error", "suppress_unchanged", "transactional", "tombstone_retention_hours"),
-    *("require_fields", "record_bytes_max"),
-)
-# What may not, and why; a field that stands nowhere may not either.
-FIXED: Final = {
-    "identifier": "it is the table's name in the catalog",
-    "format": "the same record must mean the same row whenever it is read",
-    "key": "every row, index and delete in the table is found by it",
-    "key_from": "the same record must have the same key whenever it is read",
-    "delete_when": "the same record must mean the same row whenever it is read",
-    "envelope": "the same record must mean the same row whenever it is read",
-    "key_format": "the same record must have the same key whenever it is read",
-    "key_schema": "records do not name their schema, and the log has some that this one wrote",
-    "value_schema": "records do not name their schema, and the log has some that this one wrote",
-    "key_message": "records do not name their schema, and the log has some that this one wrote",
-    "value_message": "records do not name their schema, and the log has some that this one wrote",
-    "schema_framed": "the same record must mean the same row whenever it is read",
-    "partial_updates": "the same record must mean the same row whenever it is read",
-    "binary_encoding": "the same record must mean the same row whenever it is read",
-    "unavailable_value_placeholder": "the same record must mean the same row whenever it is read",
-    "sequence_by": "the rows in the table, and the deletes that it remembers, were ordered by it",
-    "entity": "rows are placed and looked up by it",
-    "format_version": "the deletes in the table are written in its form",
-}
-_WITH_RULES: Final = ("columns", "topics", "buckets", "file_buckets")
-# They say which definition it is, not what it says.
-_NAMES: Final = ("name", "version", "provenance_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +105,7 @@ def plan_alteration(
         *_changed_buckets(current, wanted, files),
         *(
             f"{field} becomes {_spelled(getattr(wanted, field))}, from {_spelled(getattr(current, field))}"
-            for field in FREE
+            for field in _free()
             if getattr(wanted, field) != getattr(current, field)
         ),
     )
@@ -165,12 +136,17 @@ def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
 
 def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     for field in fields(LiveTable):
-        if field.name in (*FREE, *_WITH_RULES, *_NAMES):
+        why = alteration_of(field)
+        if why in ("free", "rule", "identity"):
             continue
         ours, theirs = getattr(current, field.name), getattr(wanted, field.name)
         if ours != theirs:  # safety: fixed-fields
-            why = FIXED.get(field.name, "the rows in the table follow from it")
             yield f"{field.name} can't become {_spelled(theirs)} from {_spelled(ours)}: {why}"
+
+
+def _free() -> Iterator[str]:
+    """The fields that may be altered as a whole."""
+    return (field.name for field in fields(LiveTable) if alteration_of(field) == "free")
 
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
@@ -204,7 +180,7 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
 def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
     """Of a table that remembers deletes."""
     is_raised = wanted.buckets_written > current.buckets_written
-    if current.sequence_by and is_raised and any(files.values()):  # safety: ordered-buckets
+    if current.merging.remembers_deletes and is_raised and any(files.values()):  # safety: ordered-buckets
         yield (
             f"buckets can't be raised to {wanted.buckets_written}: with sequence_by, files are not rewritten "
             "for it, as they remember deletes"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
-from thermocline.rules.definition import BUCKETS_MAX
+from thermocline.rules.definition.options import BUCKETS_MAX
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
@@ -35,7 +35,7 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
     if wanted == before:
         return
     # A table that remembers deletes keeps the files that it has: only batches join them.
-    are_kept = current.sequence_by and before % wanted == 0
+    are_kept = current.merging.remembers_deletes and before % wanted == 0
     if not are_kept and (left := _left(current, files)):  # safety: one-bucket-change-at-a-time
         yield (
             f"buckets can't become {wanted} while the change to {before} is under way: {left:,} files are "

@@ -124,7 +124,7 @@ def kept_columns(definition: LiveTable) -> dict[str, str]:
 
     The cold row has its value then; it is null where there is none. Without them empty.
     """
-    if not definition.partial_updates:
+    if not definition.merging.is_partial:
         return {}
     places = {column.name: place for place, column in enumerate(definition.columns)}
     return {column.name: f"h_k{places[column.name]}" for column in definition.value_columns}
@@ -132,8 +132,8 @@ def kept_columns(definition: LiveTable) -> dict[str, str]:
 
 def unservable(definition: LiveTable) -> str | None:
     """Why the hot rows can't be laid over the table in Trino, or None where they can."""
-    if definition.sequence_by:  # safety: hot-view-unservable
-        return "records that columns order (sequence_by) need the rows below them"
+    if definition.merging.problem_over_rows:  # safety: hot-view-unservable
+        return definition.merging.problem_over_rows
     nested = next((one.name for one in definition.columns if one.type.kind not in _TYPES), None)
     return None if nested is None else f"Trino's Thrift connector has no type for the nested column {nested}"
 

@@ -55,7 +55,7 @@ def check_not_compacted(definition: LiveTable, log: Log) -> None:
         TopicCompacted: the table has partial updates, or columns order its records, and topics are compacted;
             all of them are named.
     """
-    configs = log.configs(definition.topics) if _needs_every_record(definition) else {}
+    configs = log.configs(definition.topics) if definition.merging.needs_every_record else {}
     compacted = tuple(topic for topic, config in configs.items() if config.is_compacted)
     if compacted:  # safety: partial-compacted
         raise TopicCompacted(table=definition.name, topics=compacted, hidden=_hidden(configs, compacted))
@@ -63,11 +63,6 @@ def check_not_compacted(definition: LiveTable, log: Log) -> None:
 
 def _hidden(configs: Mapping[str, TopicConfig], topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(topic for topic in topics if configs[topic].is_hidden)
-
-
-def _needs_every_record(definition: LiveTable) -> bool:
-    """Whether the last record of a key doesn't say all that the earlier ones did."""
-    return definition.partial_updates or bool(definition.sequence_by)
 
 
 def check_source(table: str, at: Fed, log: Log, topics: Sequence[str]) -> tuple[Seam, Seam]:
@@ -156,7 +151,7 @@ def check_tombstones(definition: LiveTable, at: Fed, ends: Seam, log: Log, now_m
         TombstonesGone: records wait, and the table last held all of the log longer ago than that. All topics
             that this is true of are named.
     """
-    if _needs_every_record(definition):
+    if definition.merging.needs_every_record:
         return
     waiting = {(topic, p) for topic, p, end in ends.items() if at.seam.get((topic, p)) < end}
     topics = sorted({topic for topic, _ in waiting})
@@ -254,7 +249,7 @@ def has_rows_to_delete(at: Fed, definition: LiveTable) -> bool:
 
     Without a key there are no tombstones, and a table that has read nothing has no row that lacks one.
     """
-    return definition.has_key and at.has_read
+    return definition.merging.is_keyed and at.has_read
 
 
 def tombstones_matter_from_ms(at: Fed, definition: LiveTable) -> int:

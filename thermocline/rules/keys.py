@@ -10,7 +10,7 @@ all its rows, and comparing bytes compares keys column by column:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import mmh3
 import numpy as np
@@ -21,8 +21,11 @@ from pyiceberg_core import transform
 from thermocline.errors import BadParameter
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import ESCAPED_ZERO, KEY_END, KeyForm, Kind
-from thermocline.rules.definition import PROVENANCE, Column, LiveTable
+from thermocline.rules.columns import PROVENANCE, Column
 from thermocline.text.shown import Columns
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
 
 __all__ = [
     "bucket_of",

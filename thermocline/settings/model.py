@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -410,38 +411,17 @@ class TableSettings(_Section):
 
     def definition(self, name: str) -> LiveTable:
         """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
-        return LiveTable.build(
-            name=name,
-            identifier=self.identifier,
-            topics=self.topics,
-            format=self.format,
-            key=self.key,
-            key_from=self.key_from,
-            key_format=self.key_format,
-            envelope=self.envelope,
-            delete_when=self.delete_when,
-            entity=self.entity,
-            columns=self.columns,
-            buckets=self.buckets,
-            format_version=self.format_version,
-            on_error=self.on_error,
-            transactional=self.transactional,
-            suppress_unchanged=self.suppress_unchanged,
-            key_schema=_schema_of(
-                name, self.key_format or self.format, "key_schema_file", self.key_schema_file
-            ),
-            value_schema=_schema_of(name, self.format, "value_schema_file", self.value_schema_file),
-            key_message=self.key_message,
-            value_message=self.value_message,
-            schema_framed=self.schema_framed,
-            partial_updates=self.partial_updates,
-            sequence_by=self.sequence_by,
-            tombstone_retention_hours=self.tombstone_retention_hours,
-            unavailable_value_placeholder=self.unavailable_value_placeholder,
-            binary_encoding=self.binary_encoding,
-            require_fields=self.require_fields,
-            record_bytes_max=self.record_bytes_max,
-        )
+        given = {option: getattr(self, option) for option in _OPTIONS}
+        for part, format_ in (("key", self.key_format or self.format), ("value", self.format)):
+            setting = f"{part}_schema_file"
+            given[f"{part}_schema"] = _schema_of(name, format_, setting, getattr(self, setting))
+        return LiveTable.build(name=name, **given)
+
+
+_OPTIONS: Final = tuple(
+    option.name for option in fields(LiveTable) if option.name in TableSettings.model_fields
+)
+"""The settings of a table that are part of its definition."""
 
 
 class Settings(_Section):

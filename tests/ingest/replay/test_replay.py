@@ -60,8 +60,11 @@ from thermocline.ingest.replay.judgement import (
 )
 from thermocline.ingest.replay.replay import Replayed
 from thermocline.kafka.log import TopicConfig
+from thermocline.rules.column_types import ColumnType
+from thermocline.rules.columns import Column
 from thermocline.rules.fold import fold
 from thermocline.rules.keys import decode_one
+from thermocline.rules.merging import Append, BySequence, LastWins, Merging, Partial
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings
@@ -97,18 +100,23 @@ def heard(
 ALONE = heard()
 
 
+KEYED_ROWS = LastWins()
+A_COLUMN = (Column("changed", ColumnType.parse("long"), 9),)
+SOME_COLUMNS, BY_A_COLUMN = Partial(A_COLUMN), BySequence(A_COLUMN)
+
+
 def ground(
     config: TopicConfig = KEPT,
     starts: Mapping[int, int] | None = None,
     reading: Reading = READING,
     drained_ms: Sequence[int | None] | None = None,
     now_ms: int = 6_000,
-    has_key: bool = True,
+    merging: Merging = KEYED_ROWS,
     is_keyed_by_value: bool = False,
     young_from: Mapping[int, int] | None = None,
 ) -> TableContext:
     return TableContext(
-        has_key=has_key,
+        merging=merging,
         is_keyed_by_value=is_keyed_by_value,
         seam=SEAMS[-1],
         reading=reading,
@@ -169,7 +177,7 @@ def test_between_partitions_of_a_compacted_log_times_count_only_where_none_was_d
 
 def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
     """Goal: what the record set, and none did since, is lost neither by settling it nor by overwriting."""
-    on, newer = replace(ground(), has_partial_updates=True), Origin(T, 0, 51, 5_001)
+    on, newer = ground(merging=SOME_COLUMNS), Origin(T, 0, 51, 5_001)
     assert judge_by_table(CANDIDATE, newer, on) is None
     for is_partial, expected in ((True, Outcome.REFUSED), (False, Outcome.SUPERSEDED)):
         said = CandidateEvidence([Found(ORIGIN, False), Found(newer, False, is_partial)], True, None)
@@ -177,7 +185,7 @@ def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
 
 
 def test_a_record_that_sets_only_some_columns_is_not_applied_over_a_rivals() -> None:
-    candidate, on = replace(CANDIDATE, is_partial=True), replace(ground(), has_partial_updates=True)
+    candidate, on = replace(CANDIDATE, is_partial=True), ground(merging=SOME_COLUMNS)
     for other, expected in ((Origin(T, 1, 19, 1), Outcome.APPLIED), (Origin(T, 1, 29, 1), Outcome.REFUSED)):
         assert judge_by_log(candidate, other, heard(other), on).outcome == expected
 
@@ -202,7 +210,7 @@ def test_a_record_of_another_log_or_beyond_the_seam_is_refused() -> None:
     assert outcome(judge_by_place(Origin("other", 0, 1, 5_000, "id"), ground())) == Outcome.REFUSED
     assert outcome(judge_by_place(Origin(T, 0, 100, 5_000, "id"), ground())) == Outcome.REFUSED
     assert outcome(judge_by_place(ORIGIN, ground(starts={1: 0}))) == Outcome.REFUSED
-    assert outcome(judge_by_place(ORIGIN, replace(ground(), is_ordered=True))) == Outcome.REFUSED
+    assert outcome(judge_by_place(ORIGIN, ground(merging=BY_A_COLUMN))) == Outcome.REFUSED
 
 
 def test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one_of_its_partition() -> None:
@@ -228,7 +236,7 @@ def test_a_row_that_does_not_fit_the_log_is_no_proof_of_either() -> None:
 
 
 def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
-    without_key = ground(has_key=False)
+    without_key = ground(merging=Append())
     assert outcome(judge_by_table(CANDIDATE, None, without_key)) == Outcome.APPLIED
     assert outcome(judge_by_table(CANDIDATE, ORIGIN, without_key)) == Outcome.ALREADY_APPLIED
     assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 1), without_key)) == Outcome.REFUSED

@@ -85,7 +85,7 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
     value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
     key_format = _format(definition, definition.key_format, key_schema, registry, False)
-    tells_unset = definition.partial_updates and definition.envelope == "plain"
+    tells_unset = definition.merging.is_partial and definition.envelope == "plain"
     value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
     row_at = ("after",) if definition.envelope == "debezium" else ()
     fields = RowFields(needed_fields(definition), row_at)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules import keys, sequence
+from thermocline.rules import keys
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.record import Decoded
 from thermocline.rules.definition import ABSENT, LiveTable
@@ -39,8 +39,8 @@ def records_table(
     identified = pa.record_batch(arrays, names=schema.names[: len(arrays)])
     key = keys.encode_table(definition, identified)
     facts = [pa.array(decoded.tombstones, pa.bool_()), key]
-    if definition.sequence_by:
-        facts.append(sequence.encode_table(definition, identified))
+    if definition.merging.is_ordered:
+        facts.append(definition.merging.sequences(identified))
     if decoded.absent is not None:
         facts.append(pa.array(decoded.absent, schema.field(ABSENT).type))
     return pa.Table.from_arrays([*arrays, *facts], schema=schema)
@@ -53,7 +53,7 @@ def key_table(
 
     The offsets are those of the whole chunk that was decoded, bad records included.
     """
-    if not definition.has_key:
+    if not definition.merging.is_keyed:
         places = _places(decoded, topic, partition, offsets)
         return pa.Table.from_arrays(places, names=list(definition.identity))
     arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.key_columns]
@@ -62,10 +62,10 @@ def key_table(
 
 def sequences(definition: LiveTable, decoded: Decoded) -> list[bytes]:
     """The sequence of each good record, in input order."""
-    columns = definition.sequence_columns
-    arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in columns]
-    found = pa.Table.from_arrays(arrays, names=list(definition.sequence_by))
-    encoded: list[bytes] = sequence.encode_table(definition, found).to_pylist()
+    merging = definition.merging
+    arrays = [arrow_array(one.type, decoded.columns[one.name]) for one in merging.order_columns]
+    found = pa.Table.from_arrays(arrays, names=list(merging.ordered_by))
+    encoded: list[bytes] = merging.sequences(found).to_pylist()
     return encoded
 
 

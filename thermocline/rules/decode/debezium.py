@@ -64,7 +64,7 @@ class JsonDebeziumEnvelope:
     def __init__(self, definition: LiveTable) -> None:
         """For the records of that table, which has its key in the record's key."""
         self._columns = [column for column in definition.value_columns if column.is_in_row]
-        self._is_partial = definition.partial_updates
+        self._is_partial = definition.merging.is_partial
         self._event = msgspec.json.Decoder(_Event).decode
         self._unavailable = Unavailable(definition)
 
@@ -130,7 +130,7 @@ class DebeziumEnvelope:
     def __init__(self, definition: LiveTable, value_format: Format) -> None:
         """For the records of that table, whose values are in a format."""
         self._may_be_empty = definition.format in EMPTY_FORMATS
-        self._is_partial = definition.partial_updates
+        self._is_partial = definition.merging.is_partial
         columns = [column for column in definition.value_columns if column.is_in_row]
         self._unavailable = Unavailable(definition)
         self._watched = [column for column in columns if self._unavailable.watches(column.type)]

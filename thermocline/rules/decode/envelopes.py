@@ -87,7 +87,7 @@ class PlainEnvelope:
         in_value = [column for column in definition.value_columns if column.is_in_row]
         # Formats with schemas tell it as they read.
         is_json = definition.format in JSON_FORMATS
-        self._absent = AbsentColumns(in_value) if definition.partial_updates and is_json else None
+        self._absent = AbsentColumns(in_value) if definition.merging.is_partial and is_json else None
         self._op = value_format([Column(_OP, ColumnType(Kind.STRING), 0, path)], ()) if path else None
 
     def open(

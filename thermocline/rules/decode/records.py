@@ -45,7 +45,7 @@ class RecordDecoder:
         self._value = row_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
         self._from_headers = [column for column in definition.columns if column.header]
-        ordering = [column for column in definition.sequence_columns if column.event or column.is_in_row]
+        ordering = [column for column in definition.merging.order_columns if column.event or column.is_in_row]
         others = [column for column in definition.columns if column.event and column not in ordering]
         # Of a delete, the columns that order it are read although it has no row; by themselves, since a
         # format may give none of an event's columns where one is wrong.
@@ -71,26 +71,26 @@ class RecordDecoder:
         value_head_of = opened.value_head_of or heads_in(headers_of, VALUE_HEADER)
         rows = self._read_values(opened, value_head_of, bad)
         absent = dict(opened.absent)
-        if self._definition.partial_updates:
+        if self._definition.merging.is_partial:
             absent |= _nulls_for_unset(rows.columns)
         columns = rows.columns
         if self._has_key_documents:
             key_head_of = opened.key_head_of or heads_in(headers_of, KEY_HEADER)
             columns |= self._keys(opened.keys, bad, key_head_of)
         for column in self._from_headers:
-            is_ordering = column.name in self._definition.sequence_by
+            is_ordering = column.name in self._definition.merging.ordered_by
             unread = [False] * len(keys) if is_ordering else opened.deletes
             columns[column.name] = _from_header(column, unread, headers_of, bad)
         for documents in self._beside:
             self._read_beside(documents, opened, columns, bad, value_head_of)
-        for column in self._definition.sequence_columns:
+        for column in self._definition.merging.order_columns:
             _refuse_nulls(column, columns[column.name], bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         bad |= without
         _add_keys(self._definition.key, columns, bad)
         columns = {column.name: columns[column.name] for column in self._definition.columns}
         decoded = _without_bad(columns, opened.deletes, bad)
-        if not self._definition.partial_updates:
+        if not self._definition.merging.is_partial:
             return decoded
         return replace(decoded, absent=[absent.get(index, ()) for index in decoded.good])
 
@@ -163,7 +163,7 @@ class RecordDecoder:
             for index, event in enumerate(events):
                 if event is not None:
                     known[index] = values[index]
-        ordering = self._definition.sequence_by
+        ordering = self._definition.merging.ordered_by
         for index, (column, reason) in refused.items():
             # Nothing of a delete counts but its key and what orders it.
             # safety: a-delete-needs-no-row

@@ -1,0 +1,64 @@
+"""What a person wrote, as definitions have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from thermocline.rules.avro_schema import SchemaInvalid, schema_text
+from thermocline.rules.definition.options import DeleteRule, OnError
+
+__all__ = ["parsed_options", "spelled_schema"]
+
+
+def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: list[str]) -> dict[str, Any]:
+    """The options as a definition has them; adds what is wrong to the problems."""
+    parsed = dict(options)
+    format_, key_format = options.get("format", "json"), options.get("key_format")
+    if key_format is None or options.get("key_from", "key") != "key":
+        parsed["key_format"] = format_
+    for part, of in (("key", key_format or format_), ("value", format_)):
+        text, message = options.get(f"{part}_schema"), options.get(f"{part}_message")
+        parsed[f"{part}_schema"] = _parsed_schema(part, of, text, message, problems)
+        parsed[f"{part}_message"] = message or None
+    parsed["entity"] = tuple(options.get("entity", ())) or key
+    parsed["sequence_by"] = tuple(options.get("sequence_by", ()))
+    try:
+        parsed["on_error"] = OnError.parse(options.get("on_error", "quarantine"))
+    except ValueError as error:
+        problems.append(str(error))
+        del parsed["on_error"]
+    try:
+        rule = options.get("delete_when")
+        parsed["delete_when"] = None if rule is None else DeleteRule.parse(rule)
+    except ValueError as error:
+        problems.append(f"delete_when: {error}")
+        del parsed["delete_when"]
+    return parsed
+
+
+def _parsed_schema(
+    part: str, format_: str, text: str | None, message: str | None, problems: list[str]
+) -> str | None:
+    """A schema as definitions have it; adds what is wrong with it to the problems."""
+    if text is None:
+        return None
+    try:
+        return _parsed_protobuf(text, message or "") if format_ == "protobuf" else schema_text(text)
+    except SchemaInvalid as error:
+        of = "Protobuf" if format_ == "protobuf" else "Avro"
+        problems.append(f"the {part} schema is not a valid {of} schema: {error}")
+        return text
+
+
+def _parsed_protobuf(text: str, message: str) -> str:
+    from thermocline.rules import protobuf_schema  # noqa: PLC0415  (few tables need it; it takes long to load)
+
+    descriptors = protobuf_schema.unpacked_schema(text)
+    protobuf_schema.message_called(descriptors, message)
+    return protobuf_schema.packed_schema(descriptors)
+
+
+def spelled_schema(text: str) -> str:
+    """A schema's text, or as much of it as a sentence can hold."""
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,84 @@
+"""A definition as its table carries it, in a property: JSON that is equal for equal definitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from thermocline.errors import ConfigInvalid, first_line
+from thermocline.rules.columns import declared, spelled, stored_ids
+from thermocline.rules.definition.option import is_left_out
+from thermocline.rules.definition.options import DeleteRule, OnError
+from thermocline.rules.definition.parsing import spelled_schema
+
+if TYPE_CHECKING:
+    from thermocline.rules.columns import Column
+    from thermocline.rules.definition.table import LiveTable
+
+__all__ = ["differences", "from_stored", "stored"]
+
+_NOT_COMPARED = ("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets")
+
+
+def stored(table: LiveTable) -> str:
+    """The text of a definition, without its name."""
+    found: dict[str, object] = {}
+    for option in fields(table):
+        value = getattr(table, option.name)
+        if option.name != "name" and not is_left_out(option, value):
+            found[option.name] = _declared(value)
+    # As tables have it that were made before keys could have another format, or records an order.
+    if table.key_format == table.format:
+        del found["key_format"]
+    if not table.sequence_by:
+        del found["tombstone_retention_hours"]
+    found["columns"] = [{"name": one.name, **stored_ids(one), **declared(one)} for one in table.columns]
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def from_stored(build: Callable[..., LiveTable], text: str, name: str) -> LiveTable:
+    """The definition of a text that `stored` gave. Raises `ConfigInvalid` for any other."""
+    try:
+        given = json.loads(text)
+        columns = {column.pop("name"): column for column in given.pop("columns")}
+        ids = {column: spec.pop("id") for column, spec in columns.items() if "id" in spec}
+        within = {column: spec.pop("ids") for column, spec in columns.items() if "ids" in spec}
+        types = {column: spec["type"] if len(spec) == 1 else spec for column, spec in columns.items()}
+        # safety: stored-field-ids, stored-nested-ids
+        return build(name=name, columns=types, field_ids=ids, nested_ids=within, **given)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        problem = f"the definition stored in the table can't be read: {first_line(error)}"
+        raise ConfigInvalid(of=f"of table {name}", problems=(problem,)) from error
+
+
+def differences(ours: LiveTable, theirs: LiveTable) -> Iterator[str]:
+    """What an alteration would have to change to make one definition the other, in sentences."""
+    if ours.buckets_written != theirs.buckets_written:
+        yield f"buckets is {ours.buckets_written}, not {theirs.buckets_written}"
+    for name in sorted(option.name for option in fields(ours) if option.name not in _NOT_COMPARED):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        if one != other:
+            yield f"{name} is {_spelled(name, one)}, not {_spelled(name, other)}"
+    yield from _differing_columns(ours.columns, theirs.columns)
+
+
+def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iterator[str]:
+    our_types, other_types = ({column.name: str(column) for column in side} for side in (ours, others))
+    for name in dict.fromkeys([*our_types, *other_types]):
+        left, right = our_types.get(name, "absent"), other_types.get(name, "absent")
+        if left != right:
+            yield f"column {name} is {left}, not {right}"
+    if our_types == other_types and list(our_types) != list(other_types):
+        yield f"the columns are ordered {', '.join(our_types)}, not {', '.join(other_types)}"
+
+
+def _declared(value: object) -> object:
+    return value.declared if isinstance(value, OnError | DeleteRule) else value
+
+
+def _spelled(name: str, value: object) -> str:
+    if isinstance(value, str) and name.endswith("_schema"):
+        return spelled_schema(value)
+    return spelled(_declared(value))
