@@ -69,7 +69,7 @@ def _of_private(
             answer.update(opened.lookup(parameters))
         return answer
 
-    return ReadPaths(extract, lookup, hot or opened.hot, "" if problem == _NONE_HERE else problem)
+    return ReadPaths(extract, lookup, hot or opened.at.hot, "" if problem == _NONE_HERE else problem)
 
 
 @contextmanager

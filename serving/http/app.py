@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -60,7 +61,7 @@ from thermocline.serving.http.models import (
     VersionAnswer,
 )
 from thermocline.serving.http.openapi import ANSWERING, TAKING_A_BODY, described, operation_id, problems
-from thermocline.serving.http.problems import ROWS_PATH, Requests, rows_headers
+from thermocline.serving.http.problems import CALLER, ROWS_PATH, Requests, rows_headers
 from thermocline.serving.http.requests import (
     JsonRoute,
     coding_of,
@@ -71,6 +72,7 @@ from thermocline.serving.http.requests import (
 )
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.answer import answer_json, batch_json, refused_json
+from thermocline.serving.read.caller import Action, Caller
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.tables import ServedTable, Tables
@@ -125,11 +127,20 @@ async def _worker(request: Request) -> Worker:
     return worker
 
 
-async def _table(worker: Annotated[Worker, Depends(_worker)], table: str) -> ServedTable:
-    return worker.tables[table]
+async def caller_of(request: Request) -> Caller:
+    """Who asks."""
+    caller: Caller = request.scope[CALLER]
+    return caller
 
 
 OfWorker = Annotated[Worker, Depends(_worker)]
+Asking = Annotated[Caller, Depends(caller_of)]
+
+
+async def _table(worker: OfWorker, caller: Asking, table: str) -> ServedTable:
+    return worker.tables.read_by(caller, table)
+
+
 Table = Annotated[ServedTable, Depends(_table)]
 
 
@@ -147,10 +158,11 @@ class _PlainRoute(APIRoute):
 async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     """The lookup of one entity or one row."""
     worker: Worker = scope["app"].state.worker
-    reader = worker.tables[scope["path_params"]["table"]].reader
+    caller: Caller = scope[CALLER]
+    reader = worker.tables.read_by(caller, scope["path_params"]["table"]).reader
     entity = entity_of_query(reader.cold.index.definition, scope["query_string"])
     wanted = await worker.read_after(reader, header_of(scope, READ_AFTER))
-    look, results = await worker.looked_up(reader, (entity,))
+    look, results = await worker.looked_up(caller, reader, (entity,))
     refused = reader.refused(look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
     await send({"type": "http.response.start", "status": 200, "headers": rows_headers(body)})
@@ -175,12 +187,14 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     response_model=BatchAnswer,
     responses=problems(NoKey, LookupsBusy, *ANSWERING, *TAKING_A_BODY),
 )
-async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: ReadAfter = None) -> Response:
+async def batch(
+    worker: OfWorker, caller: Asking, table: Table, body: BatchBody, read_after: ReadAfter = None
+) -> Response:
     """All entities are read at the same read point."""
     reader = table.reader
     entities = entities_of(reader.cold.index.definition, body.entities)
     wanted = await worker.read_after(reader, read_after)
-    look, results = await worker.looked_up(reader, entities)
+    look, results = await worker.looked_up(caller, reader, entities)
     refused = reader.refused(look, wanted, results)
     return Response(batch_json(reader.name, look, results, refused), media_type=JSON)
 
@@ -203,6 +217,7 @@ async def batch(worker: OfWorker, table: Table, body: BatchBody, read_after: Rea
 )
 async def extract(
     worker: OfWorker,
+    caller: Asking,
     table: Table,
     body: ExtractBody | None = None,
     accept: Annotated[str, Header()] = "",
@@ -216,7 +231,7 @@ async def extract(
     """
     format_name = format_of(accept)
     coding = coding_of(accept_encoding, format_name)
-    wanted = Wanted() if body is None else body.wanted()
+    wanted = replace(Wanted() if body is None else body.wanted(), caller=caller)
     definition = table.reader.cold.index.definition
     # Refused before it waits in line. Reading a long condition would keep others waiting here.
     await asyncio.to_thread(Selection.of, definition, wanted)
@@ -234,8 +249,9 @@ async def extract(
     response_model=RefusedAnswer,
     responses=problems(UnknownTable, BadParameter, NotReady),
 )
-async def refused(table: Table, query: Annotated[RefusedQuery, Query()]) -> Response:
+async def refused(caller: Asking, table: Table, query: Annotated[RefusedQuery, Query()]) -> Response:
     """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
+    caller.check_sees_all(table.name, "list refused records of")
     look = table.reader.look(())
     found = table.reader.refused_since(look.read_point, query.limit)
     return Response(refused_json(table.reader.name, look, *found), media_type=JSON)
@@ -255,9 +271,9 @@ async def describe(table: Table) -> Response:
 
 
 @operations.get("/v1/tables", summary="The names of the tables that this server serves", responses=problems())
-async def list_tables(worker: OfWorker) -> TableNames:
-    """Lists the tables in the server's configuration."""
-    return TableNames(tables=[table.name for table in worker.tables])
+async def list_tables(worker: OfWorker, caller: Asking) -> TableNames:
+    """Lists the tables in the server's configuration that the caller may read."""
+    return TableNames(tables=[table.name for table in worker.tables if caller.may(Action.READ, table.name)])
 
 
 @operations.get("/livez", summary="Whether the process answers", responses=problems())
@@ -288,9 +304,10 @@ async def readyz(worker: OfWorker) -> HealthAnswer:
     response_model=StatusAnswer,
     responses=problems(),
 )
-async def status(worker: OfWorker) -> Response:
+async def status(worker: OfWorker, caller: Asking) -> Response:
     """Returns what `thermocline status` shows about a server."""
-    tables = {table.name: table.status() for table in worker.tables}
+    shown = [table for table in worker.tables if caller.may(Action.OPERATE, table.name)]
+    tables = {table.name: table.status() for table in shown}
     return _json({"tables": tables, "disk": worker.disk_room()})
 
 
@@ -300,8 +317,10 @@ async def status(worker: OfWorker) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
 )
-async def metrics(worker: OfWorker) -> Response:
+async def metrics(worker: OfWorker, caller: Asking) -> Response:
     """For Prometheus."""
+    for table in worker.tables:
+        caller.check(Action.OPERATE, table.name)
     for table in worker.tables:
         table.measure()
     await asyncio.to_thread(worker.measure_jobs)

@@ -25,6 +25,7 @@ from thermocline.errors import (
 from thermocline.serving.http.extract_response import READ_POINT
 from thermocline.serving.http.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
 from thermocline.serving.http.openapi import TAKING_A_BODY, problems
+from thermocline.serving.http.problems import CALLER
 from thermocline.serving.http.requests import JsonRoute
 from thermocline.serving.jobs.files import MANIFEST, FolderFiles
 from thermocline.serving.jobs.job import JobRequest
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from thermocline.serving.http.worker import Worker
     from thermocline.serving.jobs.files import ObjectFiles
     from thermocline.serving.jobs.job import Job, JobFile
+    from thermocline.serving.read.caller import Caller
     from thermocline.serving.read.tables import ServedTable
 
 JSON: Final = "application/json"
@@ -56,7 +58,7 @@ async def _served(request: Request, table: str) -> ServedTable:
 
 async def _store(request: Request, table: str) -> JobStore:
     worker: Worker = request.app.state.worker
-    name = worker.tables[table].name
+    name = worker.tables.read_by(request.scope[CALLER], table).name
     if name not in worker.jobs:
         raise ExtractJobsOff(table=name)
     return worker.jobs[name]
@@ -89,9 +91,17 @@ async def start(request: Request, table: str, store: Store, body: ExtractJobCrea
     """
     body = body or ExtractJobCreate()
     columns = None if body.columns is None else tuple(body.columns)
-    wanted = JobRequest(columns=columns, where=body.where, format=body.format, compression=body.compression)
+    caller: Caller = request.scope[CALLER]
+    wanted = JobRequest(
+        columns=columns,
+        where=body.where,
+        format=body.format,
+        compression=body.compression,
+        caller=caller.name,
+        scope=caller.scopes.get(table),
+    )
     definition = (await _served(request, table)).reader.cold.index.definition
-    await asyncio.to_thread(Selection.of, definition, wanted.wanted)
+    await asyncio.to_thread(Selection.of, definition, wanted.wanted(table))
     return _json(await asyncio.to_thread(store.create, body.id, wanted), 202)
 
 
@@ -102,10 +112,12 @@ async def start(request: Request, table: str, store: Store, body: ExtractJobCrea
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
 )
-async def list_jobs(store: Store) -> Response:
+async def list_jobs(request: Request, store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
+    caller: Caller = request.scope[CALLER]
     found = await asyncio.to_thread(store.jobs)
-    content = msgspec.json.encode({"extracts": [job.shown() for job in found]})
+    shown = [job.shown() for job in found if caller.may_see(job.request.caller)]
+    content = msgspec.json.encode({"extracts": shown})
     return Response(content, media_type=JSON)
 
 
@@ -116,9 +128,9 @@ async def list_jobs(store: Store) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
-async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
+async def describe_job(request: Request, store: Store, id: JobId) -> Response:  # noqa: A002
     """The files can be read once the job is complete."""
-    return _json(await asyncio.to_thread(store.get, id))
+    return _json(await _own(request, store, id))
 
 
 @jobs.delete(
@@ -129,8 +141,9 @@ async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
-async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
+async def cancel(request: Request, store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
+    await _own(request, store, id)
     return _json(await asyncio.to_thread(store.cancel, id), 202)
 
 
@@ -146,6 +159,7 @@ async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     },
 )
 async def file(
+    request: Request,
     store: Store,
     id: JobId,  # noqa: A002
     name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
@@ -153,6 +167,7 @@ async def file(
     if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Supports Range and If-Range, so a download that broke off can continue. ETag is the SHA-256."""
+    await _own(request, store, id)
     job, files = await asyncio.to_thread(store.file, id, name)
     found = next((one for one in job.files if one.name == name), None)
     headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}
@@ -171,6 +186,15 @@ async def file(
             return Response(manifest, headers=headers, media_type=media_type)
         rest = _REST.fullmatch(range or "") if if_range in (None, headers["ETag"]) else None
         return await _streamed(files, found, int(rest[1]) if rest else 0, headers, media_type)
+
+
+async def _own(request: Request, store: JobStore, id_: str) -> Job:
+    """A job of the caller; for others', as if there were none. Raises `ExtractJobNotFound`."""
+    caller: Caller = request.scope[CALLER]
+    job = await asyncio.to_thread(store.get, id_)
+    if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
+        raise ExtractJobNotFound(table=store.table, job=id_)
+    return job
 
 
 async def _streamed(

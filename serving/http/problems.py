@@ -38,6 +38,7 @@ from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 from thermocline.serving.http.authentication import Admit, admit_everyone
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of
+from thermocline.serving.read.caller import EVERYONE, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
 
@@ -60,6 +61,8 @@ _CORS_EXPOSED: Final = (
     *("Thermocline-Read-Point", "Thermocline-Age-Seconds", "Thermocline-Stale", "Thermocline-Refused"),
     *("Thermocline-Refused-Unlisted", "X-Request-Id", "Retry-After", "ETag", "Content-Range"),
 )
+CALLER: Final = "thermocline.caller"
+"""Where a request's scope has who asks."""
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -154,7 +157,7 @@ class Requests:
             await send(message)
 
         try:
-            self._admit(scope)
+            scope[CALLER] = self._admit(Credentials(header_of(scope, "Authorization")))
             await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
@@ -164,13 +167,19 @@ class Requests:
         finally:
             _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
 
-    def known(self, table: str, query: bytes, given_id: str | None) -> tuple[bytes, bytes] | None:
+    def known(
+        self, table: str, query: bytes, given_id: str | None, credentials: Credentials
+    ) -> tuple[bytes, bytes] | None:
         """The lines of its own headers and the body of a 200 to a GET of ``ROWS_PATH``, if nothing is read.
 
         None where the app is to be called: it answers the same, or with a problem. ``given_id`` is what the
         caller calls the request.
         """
-        if self._admit is not admit_everyone:  # safety: direct-admitted
+        try:
+            caller = self._admit(credentials)
+        except ThermoclineError:  # which the app meets again
+            return None
+        if caller is not EVERYONE and not caller.has_plain_access(table):  # safety: direct-admitted
             return None
         started = time.perf_counter()
         body = self._known_rows(table, query)

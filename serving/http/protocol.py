@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from thermocline.errors import MalformedRequest, RequestHeadTooLarge
 from thermocline.serving.http.problems import Requests
+from thermocline.serving.read.caller import Credentials
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle, Transport
@@ -58,6 +59,7 @@ _PLAIN_HEADERS: Final = re.compile(
     rb"(?:(?!" + _NOT_PLAIN + rb")[A-Za-z0-9-]+: [!-~](?:[ -~]*[!-~])?\r\n)*\r\n"
 )
 _REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
+_AUTHORIZATION: Final = re.compile(rb"^authorization: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 
 
 class LookupProtocol(HttpToolsProtocol):
@@ -230,7 +232,7 @@ class LookupProtocol(HttpToolsProtocol):
         if line is None or headers is None:
             return None
         table, query = line.groups()
-        known = self._requests.known(table.decode(), query, headers.request_id)
+        known = self._requests.known(table.decode(), query, headers.request_id, headers.credentials)
         if known is None:
             return None
         own, body = known
@@ -247,9 +249,10 @@ class LookupProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeaders:
-    """``request_id`` is what the caller calls the request."""
+    """``request_id`` is what the caller calls the request, ``credentials`` say who asks."""
 
     request_id: str | None
+    credentials: Credentials
 
 
 @lru_cache(HEADERS_KEPT_MAX)  # a client sends the same ones each time
@@ -257,8 +260,9 @@ def _plain_headers(block: bytes) -> _PlainHeaders | None:
     """What a request's headers ask for, up to the empty line; None: something out of the ordinary."""
     if _PLAIN_HEADERS.fullmatch(block) is None:
         return None
-    given = _REQUEST_ID.search(block)
-    return _PlainHeaders(given[1].decode() if given else None)
+    given, said = _REQUEST_ID.search(block), _AUTHORIZATION.search(block)
+    credentials = Credentials(said[1].decode() if said else None)
+    return _PlainHeaders(given[1].decode() if given else None, credentials)
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

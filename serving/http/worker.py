@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRows
     from thermocline.serving.cold.reader import Entity
+    from thermocline.serving.read.caller import Caller
     from thermocline.serving.read.lookup import Look, TableReader
     from thermocline.serving.read.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
@@ -126,11 +127,15 @@ class Worker:
             for state in State:
                 measures.EXTRACT_JOBS.labels(name, state).set(counts[state])
 
-    async def looked_up(self, reader: TableReader, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
+    async def looked_up(
+        self, caller: Caller, reader: TableReader, entities: Sequence[Entity]
+    ) -> tuple[Look, list[JsonRows]]:
         """As ``TableReader.lookup``, without reading files on the event loop.
 
-        Raises `LookupsBusy` where files are to be read, and too many wait for that already.
+        Raises `LookupsBusy` where files are to be read, and too many wait for that already; `NotPermitted`
+        where the caller does not see all rows.
         """
+        caller.check_sees_all(reader.name, "look up")
         look = reader.look(entities)
         found = (reader.cached_rows(look.cold, entity) for entity in entities)
         cold = [rows for rows in found if rows is not None]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from thermocline.errors import BadParameter
+from thermocline.serving.read.caller import EVERYONE, Caller
 from thermocline.serving.read.encode import CODINGS, FORMATS
 from thermocline.serving.read.wanted import Wanted
 
@@ -41,11 +42,14 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
     format: str = "parquet"
     compression: str | None = None
+    caller: str = EVERYONE.name
+    scope: str | None = None
+    """Of the caller: which rows they saw when they asked; None for all."""
 
-    @property
-    def wanted(self) -> Wanted:
-        """As an extract takes it."""
-        return Wanted(self.columns, self.where)
+    def wanted(self, table: str) -> Wanted:
+        """As an extract of the table takes it: what the caller could see when they asked."""
+        scopes = {} if self.scope is None else {table: self.scope}
+        return Wanted(self.columns, self.where, caller=Caller(self.caller, scopes=scopes))
 
     @property
     def extension(self) -> str:
@@ -108,7 +112,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self) -> dict[str, Any]:
         """As the API has it."""
         shown: dict[str, Any] = msgspec.to_builtins(self)
-        del shown["left"]
+        del shown["left"], shown["request"]["caller"], shown["request"]["scope"]
         totals = {"rows": sum(one.rows for one in self.files), "bytes": sum(one.bytes for one in self.files)}
         return {**shown, **totals}
 

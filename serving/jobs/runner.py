@@ -161,7 +161,7 @@ class JobRunner:
         """Runs a job; False where its table can't be read yet, so that it waits on."""
         try:
             table = self._tables[job.table]
-            extract = table.extract(job.request.wanted, table.reader.end())
+            extract = table.extract(job.request.wanted(job.table), table.reader.end())
         except NotReady:
             return False
         except ThermoclineError as error:

@@ -47,18 +47,17 @@ from thermocline.rules.read_point import (
 from thermocline.rules.seam import Seam
 from thermocline.serving.cold.folder import ColdFolder, publish
 from thermocline.serving.cold.manifest import source_of
-from thermocline.serving.hot.pinned import PinnedHot, hold
+from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.tier import HotTier
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.read.answer import answer_json, refused_json
-from thermocline.serving.read.changes import Changes
 from thermocline.serving.read.encode import encoded
 from thermocline.serving.read.entity import entity_of
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.fetched import own_folder
 from thermocline.serving.read.lookup import TableReader
-from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.since import check_log_since, check_readable_since, state_since
+from thermocline.serving.read.table_at import TableAt
 from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store.layout import COLD, HOT, SPILL
 from thermocline.serving.store.storage import storage_named
@@ -146,7 +145,7 @@ def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: IsAban
         reading = opened(settings, table, None, wanted.since, within, is_abandoned)
         private = on_error.enter_context(reading)
         on_close = ExitStack()
-        extract = private.stream(wanted, private.folder / SPILL, on_close.close)
+        extract = private.scan(wanted, on_close.close)
         on_close.push(on_error.pop_all())
         return extract
 
@@ -155,10 +154,18 @@ def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: IsAban
 class Private:
     """A table at a read point that nobody else knows of; all that is read of it is as of there."""
 
-    definition: LiveTable
-    folder: Path
     reader: TableReader
-    hot: PinnedHot
+    at: TableAt
+
+    @property
+    def definition(self) -> LiveTable:
+        """See `ReadableTable`."""
+        return self.at.definition
+
+    @property
+    def read_point(self) -> ReadPoint:
+        """See `ReadableTable`."""
+        return self.at.read_point
 
     def lookup(self, parameters: Mapping[str, str], read_after: str | None = None) -> dict[str, Any]:
         """As the function ``lookup``."""
@@ -193,20 +200,15 @@ class Private:
         coding: str | None = None,
     ) -> ReadPoint:
         """As the function ``extract``."""
-        stream = self.stream(wanted, self.folder / SPILL)
+        stream = self.scan(wanted)
         for chunk in encoded(stream, format_name, coding):
             sink.write(chunk)
             progress(stream.rows)
         return stream.read_point
 
-    def stream(
-        self, wanted: Wanted, spill_folder: Path, on_close: Callable[[], None] = lambda: None
-    ) -> Extract:
-        """An extract that is read here; several may be read at once. The block closes what it reads from."""
-        selection = Selection.of(self.definition, wanted)
-        age_seconds = self.hot.age_seconds(SystemClock().monotonic())
-        parts = (self.reader.cold, self.hot, selection, age_seconds, spill_folder, on_close)
-        return Extract(*parts) if wanted.since is None else Changes(*parts, since=wanted.since.seam)
+    def scan(self, wanted: Wanted, on_close: Callable[[], None] = lambda: None) -> Extract:
+        """See `ReadableTable`. The block closes what it reads from."""
+        return self.at.scan(wanted, on_close)
 
 
 @contextmanager
@@ -348,7 +350,8 @@ def _filled(
         is_filled=lambda: True,
     )
     reader.refresh()
-    return Private(definition, folder, reader, hot)
+    at = TableAt(reader.cold, hot, hot.age_seconds(clock.monotonic()), folder / SPILL)
+    return Private(reader, at)
 
 
 @contextmanager

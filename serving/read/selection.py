@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from thermocline.errors import BadParameter
 from thermocline.rules.definition import PROVENANCE
+from thermocline.serving.read.caller import Action
 from thermocline.serving.where.key_range import KeyRange
-from thermocline.serving.where.predicate import columns_of
+from thermocline.serving.where.predicate import Every, columns_of
 from thermocline.serving.where.sql import parse_where
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.read.caller import Caller
     from thermocline.serving.read.wanted import Wanted
     from thermocline.serving.where.predicate import Predicate
 
@@ -40,17 +42,31 @@ class Selection:
             BadParameter: a column is named twice, or none is.
             BadParameter: as `parse_where`; or the limit is negative.
             BadParameter: changes are asked for with a limit, or without a key column.
+            NotPermitted: the caller may not read the table, or asks for changes and sees only some rows.
         """
+        wanted.caller.check(Action.READ, definition.name)
         if wanted.limit is not None and wanted.limit < 0:
             raise BadParameter(name="limit", problem="it is a number of rows, 0 or more")
         columns = _columns(definition, wanted.columns)
         if wanted.since is not None:
             _check_changes(definition, columns, wanted.limit)
+            # Of a row that they don't see, they would be told that it is gone.
+            wanted.caller.check_sees_all(definition.name, "read changes of")
         where = wanted.where
         predicate = parse_where(definition, where) if isinstance(where, str) else where
+        predicate = _within_scope(definition, predicate, wanted.caller)
         looked_at = () if predicate is None else columns_of(predicate)
         read = tuple(dict.fromkeys((*columns, *looked_at)))
         return cls(columns, read, predicate, KeyRange.of(definition, predicate), wanted.limit)
+
+
+def _within_scope(definition: LiveTable, predicate: Predicate | None, caller: Caller) -> Predicate | None:
+    """The condition, for the rows that a caller sees."""
+    scope = caller.scopes.get(definition.name)
+    if scope is None:
+        return predicate
+    seen = parse_where(definition, scope)
+    return seen if predicate is None else Every((seen, predicate))  # safety: caller-scope
 
 
 def _check_changes(definition: LiveTable, columns: Sequence[str], limit: int | None) -> None:

@@ -26,10 +26,10 @@ from thermocline.errors import SqlRefused, SqlTooLarge, TableMissing, did_you_me
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import PROVENANCE
+from thermocline.serving.read.caller import EVERYONE, Caller
 from thermocline.serving.read.extract import BATCH_ROWS
 from thermocline.serving.read.private import FOLDER_PREFIX, opened_together
 from thermocline.serving.read.wanted import Wanted
-from thermocline.serving.store.layout import SPILL
 from thermocline.serving.store.storage import storage_failed
 from thermocline.serving.where.arrow import implied
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
     from thermocline.serving.read.extract import Extract
-    from thermocline.serving.read.private import Private
+    from thermocline.serving.read.table_at import ReadableTable
     from thermocline.serving.where.predicate import Predicate
     from thermocline.settings import Settings, SqlSettings
 
@@ -80,8 +80,8 @@ class Answer:
 
 
 @contextmanager
-def answered(settings: Settings, text: str) -> Iterator[Answer]:
-    """The result of one statement as of now, to be read while the block runs.
+def answered(settings: Settings, text: str, caller: Caller = EVERYONE) -> Iterator[Answer]:
+    """The result of one statement of a caller as of now, to be read while the block runs.
 
     Raises:
         SqlRefused: it isn't a statement that reads, or what it names doesn't exist.
@@ -95,7 +95,9 @@ def answered(settings: Settings, text: str) -> Iterator[Answer]:
         statement = _Statement(connection, text, settings.sql.memory_bytes_max)
         definitions = statement.tables(settings)
         with opened_together(settings, tuple(definitions)) as tables:
-            scans = [LiveRows(table, statement.columns(table.definition)) for table in tables.values()]
+            scans = [
+                LiveRows(table, statement.columns(table.definition), caller) for table in tables.values()
+            ]
             with statement.answer(scans) as answer:
                 yield answer
 
@@ -107,13 +109,13 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
     several times, also at once. UUIDs have Arrow's type for them, so that SQL compares them with their text.
     """
 
-    def __init__(self, table: Private, columns: Sequence[str]) -> None:
+    def __init__(self, table: ReadableTable, columns: Sequence[str], caller: Caller) -> None:
         """``columns``: those SQL sees. ``failure``: what a scan raised, of which DuckDB gives the text."""
-        self._table = table
+        self._table, self._caller = table, caller
         self._schema = schema_of(table.definition, columns)
         self.name = table.definition.name
         self.failure: BaseException | None = None
-        self.read_point = self._extract(columns[:1]).read_point
+        self.read_point = table.read_point
 
     @property
     def schema(self) -> pa.Schema:
@@ -148,7 +150,7 @@ class LiveRows(ds.Dataset):  # type: ignore[misc]
         return pa.schema([self._schema.field(name) for name in columns])
 
     def _extract(self, columns: Sequence[str], where: Predicate | None = None) -> Extract:
-        return self._table.stream(Wanted(columns, where), self._table.folder / SPILL)
+        return self._table.scan(Wanted(columns, where, caller=self._caller))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ from thermocline.serving.hot.leases import ReaderLease
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.read.answer import age_or_none
+from thermocline.serving.read.caller import Action, Caller
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.read.private import changes
-from thermocline.serving.read.selection import Selection
+from thermocline.serving.read.table_at import TableAt
 from thermocline.serving.store import measures
 from thermocline.serving.store.layout import COLD, HOT, ROWS, SPILL, TAILER_STATUS
 from thermocline.serving.store.storage import storage_named
@@ -320,7 +321,6 @@ class ServedTable:
         cold = self.reader.cold
         index = cold.index
         self._reader.counts.extracts += 1
-        selection = Selection.of(index.definition, wanted)  # of this snapshot: the next may have more
         pin = hold(self._folder / HOT, self.name, index.snapshot_id, index.seam, self._clock)
         hot = pin.open(SEAL_WAIT_SECONDS)
         with ExitStack() as on_error:
@@ -328,7 +328,8 @@ class ServedTable:
             age_seconds = hot.age_seconds(self._clock.monotonic())
             release = self._leased_while_read(index)
             on_error.callback(release)
-            extract = Extract(cold, hot, selection, age_seconds, self._folder / SPILL, release)
+            # Checked against this snapshot: the next may have more columns.
+            extract = TableAt(cold, hot, age_seconds, self._folder / SPILL).scan(wanted, release)
             if not extract.read_point.end.at_least(floor):
                 detail = "the hot tier is being read again and is still behind earlier answers"
                 raise NotReady(table=self.name, detail=detail)
@@ -392,6 +393,12 @@ class Tables:
         table = self._tables.get(name)
         if table is None:
             raise UnknownTable(table=name, known=tuple(self._tables), since=self._since)
+        return table
+
+    def read_by(self, caller: Caller, name: str) -> ServedTable:
+        """The table, for a caller who may read it. Raises `UnknownTable` and `NotPermitted`."""
+        table = self[name]
+        caller.check(Action.READ, name)
         return table
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,15 +19,14 @@ from thermocline.rules.keys import bucket_of, buckets
 NUMBERS = (1, 2, 3, 4, 6, 8, 9, 12, 16, 24, 48, 4_000)
 
 
-def table_of(buckets: int, **more: int) -> LiveTable:
+def table_of(buckets: int, **more: Any) -> LiveTable:
     return LiveTable.build(
         name="orders",
         identifier="app.orders",
         topics=["orders"],
         key=["id"],
-        columns={"id": "long"},
         buckets=buckets,
-        **more,  # type: ignore[arg-type]
+        **{"columns": {"id": "long"}, **more},
     )
 
 
@@ -117,7 +117,8 @@ def test_no_second_change_begins_before_the_first_has_ended() -> None:
     shrunk = with_buckets(ended, 4, {16: 9})
     assert (shrunk.buckets, shrunk.buckets_written) == (4, 4)
     assert list(problems_of_buckets(shrunk, 2, {16: 1, 4: 3}))
-    remembers = replace(table_of(8), sequence_by=("version",))  # its files are never rewritten for it
+    ordered = {"columns": {"id": "int", "version": "long"}, "sequence_by": ["version"]}
+    remembers = table_of(8, **ordered)  # its files are never rewritten for it
     assert list(problems_of_buckets(remembers, 4, {16: 1, 8: 3})) == []
     assert list(problems_of_buckets(remembers, 16, {16: 1, 8: 3}))
 

@@ -745,7 +745,7 @@ def test_a_schema_file_that_is_missing_or_none_of_avro_is_a_problem(
     (tmp_path / "value.avsc").write_text("{")
     (tmp_path / "key.avsc").write_text('"int"')
     (problem,) = problems_of(table=SCHEMA_FILE)
-    assert problem.startswith("tables.profiles: the value schema is no schema of Avro: not JSON")
+    assert problem.startswith("tables.profiles: the value schema is not a valid Avro schema: not JSON")
 
 
 PROTO_FILE = 'format = "protobuf"\nkey_format = "json"\nvalue_schema_file = "bill.proto"\n'

@@ -57,6 +57,26 @@ class UnknownTable(Misnaming, RequestError):
         return ", and send the server SIGHUP" if self.since else ""
 
 
+class NotPermitted(RequestError):
+    """The caller may not do that with the table.
+
+    Who asks is told at the connection. What they may do is in their grants, and which rows they see in their
+    row scope: a read that can't leave out the others is refused.
+
+    Nothing was read or written. Ask for another grant, or as somebody else.
+    """
+
+    code = "not-permitted"
+    http_status = 403
+    _what = "{caller} may not {detail}"
+    _cause = "it concerns the table {table}."
+    _next = "ask whoever runs the server for a grant"
+
+    caller: str
+    table: str
+    detail: str
+
+
 class BadParameter(RequestError):
     """A request parameter is invalid.
 

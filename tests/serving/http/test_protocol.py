@@ -24,6 +24,7 @@ from thermocline.errors import RouteNotFound
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
 from thermocline.serving.http import protocol
 from thermocline.serving.http.protocol import HEAD_BYTES_MAX, LookupProtocol
+from thermocline.serving.read.caller import Caller, Credentials
 from thermocline.serving.read.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
 from thermocline.serving.store.measures import Tally
 
@@ -315,8 +316,8 @@ def test_a_limit_of_connections_refuses_plain_requests_too(served: SimpleNamespa
 
 
 def test_who_is_not_admitted_gets_no_plain_answer_either(served: SimpleNamespace) -> None:
-    def admit(scope: Any) -> None:
-        raise RouteNotFound(path=scope["path"])
+    def admit(credentials: Credentials) -> Caller:
+        raise RouteNotFound(path="nowhere")
 
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app)

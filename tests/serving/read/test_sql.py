@@ -28,7 +28,10 @@ from thermocline.errors import SqlRefused, SqlTooLarge, StorageFailed
 from thermocline.iceberg import catalog as catalogs
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of
+from thermocline.rules.read_point import ReadPoint
+from thermocline.rules.seam import Seam
 from thermocline.serving.read import private
+from thermocline.serving.read.caller import EVERYONE
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.sql import LiveRows, answered
 from thermocline.serving.read.wanted import Wanted
@@ -301,7 +304,7 @@ def _scanned_and_plain(conditions: Sequence[str]) -> Iterator[tuple[list[Any], l
         name="things", identifier="a.things", topics=("things",), key=("id",), entity=("id",), columns=_TYPES
     )
     table = _Table(definition, _things(definition))
-    scans = LiveRows(table, list(_TYPES))  # type: ignore[arg-type]
+    scans = LiveRows(table, list(_TYPES), EVERYONE)
     whole = pa.Table.from_batches(scans.scanner().to_reader(), scans.schema)
     with duckdb.connect(config={"python_enable_replacements": False}) as connection:
         connection.register("scanned", scans)
@@ -351,14 +354,14 @@ def test_a_field_within_a_column_is_not_taken_for_the_column() -> None:
 class _Table:
     """A table of which the rows are known, as far as SQL asks it."""
 
-    folder = Path("nowhere")
+    read_point = ReadPoint(1, Seam(), Seam())
 
     def __init__(self, definition: LiveTable, stored: pa.Table) -> None:
         self.definition = definition
         self.wanted = Wanted()
         self._stored = stored
 
-    def stream(self, wanted: Wanted, _: Path) -> Any:
+    def scan(self, wanted: Wanted) -> Any:
         self.wanted = wanted
         stored = self._stored
         if wanted.where is not None:
