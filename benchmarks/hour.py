@@ -1,4 +1,4 @@
-"""An hour of traffic: what changes from its start to its end, and how long a killed server or ingest is away.
+"""An hour of traffic: what changes from its start to its end, and how long a killed server or ingest is down.
 
 All beside each other on this machine: a load of upserts, commits with maintenance between them, lookups of
 random entities at a steady rate, single changes that are awaited, an extract of everything a window.

@@ -1,7 +1,7 @@
 """Ours, from Kafka to the commit, against Spark's MERGE INTO of the same changes, on growing tables.
 
 MERGE has the easier task: its changes are folded already, and lie in one Parquet file; its table was written
-anew, sorted and without deletes, from the rows of ours; and its session has adaptive execution and memory.
+again, sorted and without deletes, from the rows of ours; and its session has adaptive execution and memory.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _stack(folder: Path) -> Stack:
 
 
 class _Run:
-    """One table of ours that grows, and a twin that is made anew from it whenever it has."""
+    """One table of ours that grows, and a twin that is recreated from it whenever it has."""
 
     def __init__(self, stack: Stack, rng: random.Random) -> None:
         self._stack = stack
@@ -91,7 +91,7 @@ class _Run:
         self._spark = self.owner.engine.session
 
     def grow(self, rows: int) -> None:
-        """Load new users until so many rows were loaded, and make the twin anew."""
+        """Load new users until so many rows were loaded, and make the twin again."""
         users = rows // KEYS_PER_USER
         say(f"growing the table to {rows:,} rows")
         started = time.monotonic()

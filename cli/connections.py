@@ -1,4 +1,4 @@
-"""What ``config check --connect`` tries: Kafka and its topics, the registry, the catalog, and the store."""
+"""The checks of ``config check --connect``: Kafka and its topics, the registry, the catalog, the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows are written as, by a file's name."""
+"""Formats in which rows are written, by a file's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``thermocline ingest run`` is doing, on a terminal: a line with a bar, below its log."""
+"""The progress of ``thermocline ingest run`` on a terminal: a line with a bar, below its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far ``thermocline maintain run`` is, on a terminal."""
+"""The progress of ``thermocline maintain run`` on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``--at`` and ``--since`` take: a read point, a file that carries one, or a time."""
+"""Values of ``--at`` and ``--since``: a read point, a file that carries one, or a time."""
 
 from __future__ import annotations
 

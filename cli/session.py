@@ -1,4 +1,4 @@
-"""What the global options say, handed to every command, and the options that commands share."""
+"""The global options, handed to every command, and the options that commands share."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from thermocline.views.trino_client import Trino
 
 # What is well answers in a tenth of a second, and on a machine that is busy fifteen times over in three. What
-# is away mostly refuses at once, so only something that hangs takes as long as this.
+# is unavailable mostly refuses at once, so only something that hangs takes as long as this.
 TIMEOUT_SECONDS: Final = 10.0
 SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
 TABLES_MANY: Final = 10
@@ -146,7 +146,7 @@ def _exit_code(report: dict[str, Any]) -> int:
 
 
 def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
-    """Whether it is away. A Trino that can't be asked from here, for want of its client, may be well."""
+    """Whether it is down. A Trino that can't be asked from here, for want of its client, may be well."""
     is_asked = (
         source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code
     )

@@ -1,4 +1,4 @@
-"""What ``thermocline status`` says of the views in Trino, where they are enabled."""
+"""The part of ``thermocline status`` about views in Trino, where they are enabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far ``thermocline verify`` is: a bar on a terminal, else a line now and then, always on stderr."""
+"""The progress of ``thermocline verify``: a bar on a terminal, else a line now and then, always on stderr."""
 
 from __future__ import annotations
 

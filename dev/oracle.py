@@ -1,4 +1,4 @@
-"""What a table must hold: a plain replay, into a dict, of what the broker acknowledged.
+"""The oracle: a plain replay, into a dict, of what the broker acknowledged, which a table must equal.
 
 It shares no code with ``decode``, ``keys`` and ``fold``, so that a mistake in those can't hide here.
 """

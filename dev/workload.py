@@ -2,7 +2,7 @@
 
 One record says that an app's user now has a value for an attribute, or, as a tombstone, no longer has it. A
 few users change all the time and most seldom; rows are inserted, updated, set to what they were, deleted,
-deleted again and inserted anew. One seed gives one stream of bytes, times included.
+deleted again and inserted again. One seed gives one stream of bytes, times included.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRODUCER_CONFIG: Final[Mapping[str, Any]] = {
     "linger.ms": 5,
     "batch.num.messages": 10_000,
     "queue.buffering.max.messages": 200_000,
-    "message.timeout.ms": 60_000,  # a broker that is away this long ends the run with its reason
+    "message.timeout.ms": 60_000,  # a broker that is unavailable this long ends the run with its reason
 }
 
 

@@ -1,4 +1,4 @@
-"""What ingest is doing, told to whoever watches it at a terminal; nobody else is told anything."""
+"""News of ingest for whoever watches it at a terminal; nobody else is told anything."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
 
 
 def renew(quarantine: Table) -> None:
-    """Load the companion table anew. Raises `TableMissing` and `CatalogUnreachable`."""
+    """Load the companion table again. Raises `TableMissing` and `CatalogUnreachable`."""
     try:
         quarantine.refresh()
     except (NoSuchTableError, NoSuchNamespaceError, ValueError) as error:  # or another one has its name
@@ -262,7 +262,7 @@ def read_files(io: FileIO, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
 def remove(quarantine: Table, settled: SeenRecords) -> None:
     """Take records out of the companion table, all their repeats with them, in one commit.
 
-    Files that hold other records too are written anew without them. Older snapshots of the companion table
+    Files that hold other records too are rewritten without them. Older snapshots of the companion table
     keep what they hold until maintenance has expired and swept them.
     Raises `TableMissing` and `CatalogUnreachable`; after the latter, a later call does it.
     """

@@ -1,4 +1,4 @@
-"""Which snapshots leave the metadata: old ones that nothing names. Pure.
+"""Snapshots that leave the metadata: old ones that nothing names. Pure.
 
 The files of an expired snapshot stay (``sweep``), so whoever reads one goes on. Nobody can begin to.
 """

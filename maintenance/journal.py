@@ -1,4 +1,4 @@
-"""What the upkeep of a table has done and seen, and when each of its steps is due."""
+"""The journal of a table's upkeep: what was done and seen, and when each step is due."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the files of a bucket should be listed by few manifests again. Pure.
+"""Manifests to be rewritten, so that few list the files of a bucket. Pure.
 
 Each commit adds a manifest of data files and one of deletes, of all buckets that it writes to, and from a
-hundred of a kind on Iceberg merges them all. A commit then writes a manifest anew for any file of it that
+hundred of a kind on Iceberg merges them all. A commit then rewrites a manifest for any file of it that
 goes, and whoever plans a read of one bucket reads what is said of all. So before it comes to that, they are
 put in order of buckets.
 """

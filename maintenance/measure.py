@@ -1,4 +1,4 @@
-"""What a table's files are, bucket by bucket, from its metadata alone.
+"""The measure of a table's files, bucket by bucket, from its metadata alone.
 
 A manifest never changes, so a second look reads only those that came since the first.
 """

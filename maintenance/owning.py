@@ -1,4 +1,4 @@
-"""What upkeep needs of the process that owns the table."""
+"""The owner's side of upkeep, as a protocol."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Owning(Protocol):
 
 
 def loader_of(owner: Owning) -> Callable[[], Table]:
-    """Loads the table anew, also in a thread of its own."""
+    """Loads the table again, also in a thread of its own."""
     definition = owner.definition
     return partial(load_table, owner.table.catalog, definition.name, definition.identifier)
 
 
 def quarantine_loader_of(owner: Owning) -> Callable[[], Table]:
-    """Loads the table's companion anew, also in a thread of its own."""
+    """Loads the table's companion again, also in a thread of its own."""
     definition = owner.definition
     return partial(open_quarantine, owner.table.catalog, definition.name, definition.identifier)

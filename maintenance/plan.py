@@ -1,4 +1,4 @@
-"""What to compact: the rewrites that save readers the most for each byte, under a budget. Pure.
+"""The plan of compaction: rewrites that save readers the most for each byte, under a budget. Pure.
 
 The cost model says, in milliseconds of one core, what a scan and a lookup of a bucket take now, what they
 would take after a rewrite of some of its files, and what that rewrite takes. A rewrite is worth it where
@@ -317,7 +317,7 @@ class CostModel:
         return ReadCosts(scan_ms, self.lookup_ms(files))
 
     def cost_ms(self, chosen: Sequence[FileMeasure]) -> float:
-        """To read these files and write them anew."""
+        """To read these files and write them again."""
         opened = (len(chosen) + files_at_best(sum(file.live_bytes for file in chosen), self.target_bytes)) * (
             self.costs.open_ms
         )

@@ -35,7 +35,7 @@ __all__ = ["Rewriting"]
 RETRY_SECONDS_MAX: Final = 3_600.0
 """A rewrite that failed waits twice as long after each failure in a row, up to this."""
 FAILURES_MAX: Final = 3
-"""Of rewrites of a bucket; then its files are left out until the owner loads the table anew."""
+"""Of rewrites of a bucket; then its files are left out until the owner loads the table again."""
 
 _logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What a table's maintenance looks like from outside: what it would do and why, and when it last did it."""
+"""Maintenance seen from outside: what it would do and why, and when it last did it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 
 Nothing here can fail a batch: what goes wrong is logged, and tried again later (``journal``). Raised is what
 a commit of a batch would raise, too: that the table is not ours any more, that others committed to it, that
-a commit's outcome is unknown, that the catalog is away. And `MaintenanceBehind`, where rewrites have fallen
+a commit's outcome is unknown, that the catalog is down. And `MaintenanceBehind`, where rewrites have fallen
 behind for good.
 """
 

@@ -56,7 +56,7 @@ ROWS: Final = "rows, buckets"
 COMPARING: Final = "comparing"
 MEMORY_BYTES: Final = 512 << 20
 """The memory of the comparison, beside what Python and its libraries take."""
-# Buckets that are named where they could not be read: a table whose store is away has hundreds.
+# Buckets that are named where they could not be read: a table whose store is unavailable has hundreds.
 _NAMED_MAX: Final = 10
 
 
@@ -103,7 +103,7 @@ class Verification:
         Raises:
             ReadPointGone: what the extract shows is not there any more, or the table was altered meanwhile.
             StorageFailed: a file of the table can't be read, or the temporary folder is full.
-            ThermoclineError: a source is away, or the log does not fit the table.
+            ThermoclineError: a source is unavailable, or the log does not fit the table.
         """
         try:
             return self._run()

@@ -1,4 +1,4 @@
-"""What each snapshot did to the files: all are there, no delete is undone, each row is accounted for."""
+"""The history of files by snapshot: all are there, no delete is undone, each row is accounted for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened to a key: offset by offset in the log, and snapshot by snapshot in the table.
+"""The history of a key: offset by offset in the log, and snapshot by snapshot in the table.
 
 For a person who looks at a difference. All keys that are asked for take one pass over the log and one over
 the snapshots; of each key, the newest lines are kept.

@@ -1,4 +1,4 @@
-"""Whether the quarantine holds, or held, each record that the snapshots count as quarantined.
+"""A check that the quarantine holds, or held, each record that the snapshots count as quarantined.
 
 Records leave it by a replay or a purge, and then only older snapshots of the companion table hold them. So
 all of its snapshots are asked. What left it before the oldest of them is not known, so nothing is said of

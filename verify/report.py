@@ -1,4 +1,4 @@
-"""What a verification found: differences, counted all and kept in part, and how much was judged."""
+"""The report of a verification: differences, counted all and kept in part, and how much was judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a key's row is what the log says. Pure: the records that can decide and the rows in, a verdict out.
+"""The verdict on a key's row by the records that can decide. Pure.
 
 The log is believed for what it holds and the table has read. Where something that is gone from the log, or
 that a person did, may explain what the table shows, the key is not judged, and the verdict says why.

@@ -1,4 +1,4 @@
-"""Whether each snapshot begins where the one before it ended, and accounts for what it read. Pure.
+"""A check that each snapshot begins where the one before it ended, and accounts for what it read. Pure.
 
 Only summaries and the table's properties are asked. What was accepted on purpose (a gap, another log, a
 snapshot to go back to) is on record in the summary of the snapshot that accepted it, and is compared with it.

@@ -1,4 +1,4 @@
-"""What each snapshot of main changed of the table's files.
+"""The changes of each snapshot of main to the table's files.
 
 A manifest never changes, and a snapshot shares most of its manifests with the one before it. So a walk reads
 each manifest once, and holds the list of files of one snapshot at a time, however long the history is.

@@ -97,10 +97,10 @@ class Verifier:
     def verify(self) -> tuple[Report, LookupChecks | None]:
         """The report, and what asks for the same entities again; None where the read paths refuse the table.
 
-        The log is asked first, so that one that is away is said at once.
+        The log is asked first, so that one that is unavailable is said at once.
 
         Raises:
-            ThermoclineError: a source is away, or nothing could be compared.
+            ThermoclineError: a source is unavailable, or nothing could be compared.
         """
         structure = Report(self.name)
         table = open_table(self.settings, self.name)

@@ -40,14 +40,14 @@ POOL: Final = 1_000
 """Entities that are remembered: all their records since the first round are, too."""
 # Records of the pool that are kept before those that no answer needs any more are dropped.
 _RECORDS_MAX: Final = 100_000
-# A server may restart while it is watched; one that is away for so many rounds is away.
+# A server may restart while it is watched; one that is unavailable for so many rounds is unavailable.
 _AWAY_MAX: Final = 30
 _PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyRound:
-    """What one round did. ``away`` is the error where a source was away, and nothing was compared.
+    """What one round did. ``away`` is the error where a source was unavailable, and nothing was compared.
 
     ``differences`` are new ones by code, ``total`` all since the beginning.
     """

@@ -1,4 +1,4 @@
-"""Who may do what in Trino: rules for its file-based access control.
+"""Rights in Trino: rules for its file-based access control.
 
 The views are DEFINER views, so analysts need no right on what they read: neither on the tables below nor
 on Kafka. What no rule gives is denied.

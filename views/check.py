@@ -1,4 +1,4 @@
-"""What of a table's topics, of Trino and of the views is not as it must be, and the command that mends it."""
+"""Checks of a table's topics, of Trino and of the views, each with the command that mends what it finds."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def drop_views(
     stays.
 
     Raises:
-        QueryError: Trino is away, or refuses.
+        QueryError: Trino is unavailable, or refuses.
         StorageFailed: a lease could not be released; to be repeated.
     """
     definition = settings.table(name).definition(name)

@@ -1,4 +1,4 @@
-"""What is known of a table and its log when its views are planned: one look at both."""
+"""Facts about a table and its log when its views are planned: one look at both."""
 
 from __future__ import annotations
 

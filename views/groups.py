@@ -1,4 +1,4 @@
-"""Which partitions of a topic one Kafka scan reads together.
+"""Groups of a topic's partitions that one Kafka scan reads together.
 
 Trino gives the Kafka connector one range of offsets for all partitions of a scan, from the least on, and
 drops what lies before a partition's own offset after it was read. So partitions whose offsets lie far apart

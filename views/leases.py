@@ -1,4 +1,4 @@
-"""Which snapshots the published views read: small objects beside the table, for whoever expires snapshots.
+"""Leases of the snapshots that views read: small objects beside the table, for whoever expires snapshots.
 
 Each view has one (`thermocline.iceberg.leases`), ``<table location>/thermocline/views/<schema>.<view>.json``.
 It is written before the view is replaced.
@@ -92,7 +92,7 @@ def _read(table: Table, view: str) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        return {}  # half written, as after a crash: it is written anew
+        return {}  # half written, as after a crash: it is rewritten
     except OSError as error:
         raise _unreachable(table, path, error) from error
 

@@ -1,4 +1,4 @@
-"""How much of Trino, and so of the brokers, queries on the views may take: examples to start from.
+"""Limits for queries on the views, in Trino and so on the brokers: examples to start from.
 
 Every query on a live view reads the hot window from Kafka, so the number that run at once bounds what the
 brokers are asked for. Resource groups cannot tell a query by the view it reads, only by who asks.

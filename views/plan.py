@@ -1,4 +1,4 @@
-"""Which views a table has, and what they show: from what is known of table and log. Decides, does nothing."""
+"""The plan of a table's views, from what is known of table and log. Decides, does nothing."""
 
 from __future__ import annotations
 

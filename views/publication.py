@@ -1,4 +1,4 @@
-"""Publishing with the real parts, opened when first needed: one that is away holds up nobody."""
+"""Publishing with the real parts, opened when first needed: one that is unavailable holds up nobody."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class ViewPublisher:
         Where the log can't be trusted any more, the views that read it are withdrawn, and ``stop`` says why.
 
         Raises:
-            ThermoclineError: Trino, the catalog, the store or Kafka is away, or refuses. Views that were not
+            ThermoclineError: Trino, the catalog, the store or Kafka is down, or refuses. Views that were not
                 replaced are older, and right until they end.
         """
         replaced: dict[str, None] = {}
@@ -142,7 +142,7 @@ class ViewPublisher:
                 live = live_views(self.settings, self._look(table), self.trino.answering_servers())
         except STOPS as error:
             live = {mode: error for mode in modes if mode is not Mode.COLD}
-        except ThermoclineError as error:  # the log or the server is away: the cold view needs neither
+        except ThermoclineError as error:  # the log or the server is unavailable: the cold view needs neither
             failure = error
         planned += [one for one in live.values() if isinstance(one, PlannedView)]
         stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}

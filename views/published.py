@@ -1,4 +1,4 @@
-"""What stands in Trino by now, by its comments, and whether it has to be replaced. Decides, does nothing."""
+"""The views in Trino by now, by their comments, and whether one has to be replaced. Decides, does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records SQL in Trino can read exactly as ``thermocline.rules.decode`` does."""
+"""The records that SQL in Trino can read exactly as ``thermocline.rules.decode`` does."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ FROM (
 {sql.indented(union)}
 )
 {sql.comment("One element, so that each record stays one: Trino moves no projection below this. What parses")}
-{sql.comment("the records it would else plan anew for each of the scans.")}
+{sql.comment("the records it would else plan again for each of the scans.")}
 CROSS JOIN UNNEST(ARRAY[true]) AS one (_once)"""
 
 

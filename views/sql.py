@@ -1,4 +1,4 @@
-"""How names, texts and times are written in Trino's SQL, and how a query is laid out."""
+"""Names, texts and times in Trino's SQL, and the layout of a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a topic is called in Trino, and the table description that makes it one.
+"""Topics in Trino: their names, and the table descriptions that make them tables.
 
 A description has no section for key or message: Trino then gives both as text, and what is in them is the
 views' business. A decoder of Trino's would fail the whole query on one field of another type.

@@ -1,4 +1,4 @@
-"""Whether producers of a table's topics use transactions, though its definition does not say so.
+"""A look for transactions of a topic's producers, though the table's definition says nothing of them.
 
 A transaction's records have the times of when they were appended, and come to light together when it is
 committed, with all that came behind it in its partitions. No time bounds what a reader finds then: of the two

@@ -1,4 +1,4 @@
-"""How a table's views stand: which there are, what each reflects, and whether that is the newest."""
+"""The status of a table's views: which there are, what each reflects, and whether that is the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client raises.
+"""Errors that a client raises.
 
 ClientError
  ├─ Unreachable           no Thermocline server answered, as often as it was asked

@@ -1,4 +1,4 @@
-"""What the demo measures and shows: values only."""
+"""Figures that the demo measures and shows: values only."""
 
 from __future__ import annotations
 

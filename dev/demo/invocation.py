@@ -1,4 +1,4 @@
-"""How to call this installation's programs from here: the demo prints commands that run as printed."""
+"""Commands for this installation's programs: the demo prints commands that run as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the demo takes place: what it is asked to do, the processes, and the ways to write and to ask."""
+"""The demo's surroundings: its options, its processes, and the ways to write and to ask."""
 
 from __future__ import annotations
 

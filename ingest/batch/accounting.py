@@ -1,4 +1,4 @@
-"""Where every record of a batch went, and how far in time the table has come."""
+"""Accounts of a batch: where each of its records went, and how far in time the table has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a batch's bad records, before the batch commits.
+"""The handling of a batch's bad records, before the batch commits.
 
 Stop on one that the table does not bear, stop where there are too many, else make them durable: in the
 dead-letter topic where there is one, and in quarantine. Only then may the seam pass them.
@@ -73,7 +73,7 @@ class BadRecords:
         self.renew()
 
     def renew(self) -> None:
-        """Load the companion table anew, with its access to the store. Raises `CatalogUnreachable`."""
+        """Load the companion table again, with its access to the store. Raises `CatalogUnreachable`."""
         self.quarantine = self.open_quarantine()
 
     def settle(self, reports: Sequence[ReadReport]) -> None:

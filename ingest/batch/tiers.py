@@ -1,4 +1,4 @@
-"""Which files of a bucket a batch merges into the file that it writes: size-tiered, so that few stay small.
+"""Size tiers: they choose the files that a batch merges into the one that it writes, so that few stay small.
 
 Each batch adds a file to every bucket that it changes. Left alone, the files of a bucket, the deletes of a
 commit and the files that a lookup opens would grow with the number of commits. So files are in tiers by their

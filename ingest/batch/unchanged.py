@@ -1,4 +1,4 @@
-"""Which rows of a batch say what the table says already; for tables with ``suppress_unchanged``."""
+"""Rows of a batch that repeat what the table has; for tables with ``suppress_unchanged``."""
 
 from __future__ import annotations
 

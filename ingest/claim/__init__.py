@@ -1,1 +1,1 @@
-"""Who may commit: leases, epochs, and commits whose outcome is unknown."""
+"""The right to commit: leases, epochs, and commits whose outcome is unknown."""

@@ -1,4 +1,4 @@
-"""What an owner needs of its table before it takes it: the checks that need no ownership, and the wait."""
+"""Checks of a table before an owner takes it, which need no ownership; and the wait for it."""
 
 from __future__ import annotations
 

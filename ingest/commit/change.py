@@ -1,4 +1,4 @@
-"""What a commit makes of a table: files added and removed, positions deleted, and the summary of it."""
+"""A change of a table by one commit: files added and removed, positions deleted, and its summary."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Committer:
         return self._epoch
 
     def renew(self, seen: Table) -> None:
-        """Go on with what the catalog grants of the store by now; ``seen`` is the table loaded anew.
+        """Go on with what the catalog grants of the store by now; ``seen`` is the table loaded again.
 
         Raises `TableMissing` and `CatalogUnreachable`.
         """
@@ -306,7 +306,7 @@ class Committer:
             return self._look_for(tried, plan, change, detail) or Rejected(error)
         except MetadataError as error:
             if tried:  # safety: unbuilt-after-a-try
-                return self._unknown(change, f"{detail}; then, on building it anew: {error}")
+                return self._unknown(change, f"{detail}; then, on building it again: {error}")
             # Nothing was sent to the catalog yet.
             return Rejected(CommitRejected(table=self._name, batch_id=change.batch_id, detail=str(error)))
 

@@ -85,7 +85,7 @@ class JavaMetadata:
             raise kind(first_line(error)) from error
 
     def refresh(self) -> None:
-        """Read the table anew."""
+        """Read the table again."""
         with _java_errors():
             self.table.refresh()
 

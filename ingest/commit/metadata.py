@@ -1,4 +1,4 @@
-"""What the commit protocol needs of a table's metadata: one to start from, one built onto it, the swap.
+"""The store of metadata for the commit protocol: a start, a change built onto it, the swap.
 
 ``ingest.commit.commit`` decides, and ``ingest.commit.java_metadata`` does it with Iceberg's Java library.
 What goes in and comes out is values; a handle is the store's own.
@@ -52,7 +52,7 @@ class MetadataStore(Protocol):
     """One table's metadata, in a catalog that swaps it whole."""
 
     def start(self) -> Start:
-        """The newest metadata, read anew; from here on `snapshot` and `is_in_history` answer from it, too.
+        """The newest metadata, read again; from here on `snapshot` and `is_in_history` answer from it, too.
 
         Raises `NoTable` and `MetadataError`.
         """
@@ -86,7 +86,7 @@ class MetadataStore(Protocol):
         ...
 
     def renew(self) -> None:
-        """Load the table anew, with what the catalog grants of the store. Raises a `ThermoclineError`."""
+        """Load the table again, with what the catalog grants of the store. Raises a `ThermoclineError`."""
         ...
 
     def is_in_history(self, snapshot_id: int) -> bool:

@@ -1,1 +1,1 @@
-"""What runs a batch's tasks: this process, or Spark."""
+"""Engines, which run a batch's tasks: in this process, or on Spark."""

@@ -1,4 +1,4 @@
-"""What runs the tasks of a batch, and reaches Iceberg's Java library, which commits it."""
+"""The engine's protocol: it runs a batch's tasks, and reaches Iceberg's Java library, which commits it."""
 
 from __future__ import annotations
 

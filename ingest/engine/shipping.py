@@ -1,4 +1,4 @@
-"""What a session takes to the machines of a cluster: the code of its own release."""
+"""The code that a session takes to the machines of a cluster: that of its own release."""
 
 from __future__ import annotations
 

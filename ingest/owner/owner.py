@@ -323,7 +323,7 @@ class Owner:
         except OffsetsGone:
             # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
             # The log may have lost its end instead.
-            # safety: beh-ends-anew
+            # safety: beh-ends-again
             check_against_log(self._name, self.position.seam, *self.log.bounds(batch.end.topics))
             raise
         ran_at = self.clock.monotonic()
@@ -422,7 +422,7 @@ class Owner:
     def _check_before_commit(self, batch: Batch, accounting: Accounting) -> None:
         self.lease.check()
         failpoint("owner.check")
-        # The topic may have been made anew while it was being read: then the records could be others. What
+        # The topic may have been recreated while it was being read: then the records could be others. What
         # retention took meanwhile was read: from where it had not been, no task would have got on.
         at, topics = self.position, batch.end.topics
         # safety: beh-identity-after-reading
@@ -451,11 +451,11 @@ class Owner:
         `EngineFailed` where the engine has ended.
         """
         self.table = load_table(self.table.catalog, self._name, self.definition.identifier)
-        # What a catalog grants of the store with a table may have ended, and is granted anew with this one.
+        # What a catalog grants of the store with a table may have ended, and is granted again with this one.
         self.lease.io = self.table.io
         self.bad_records.renew()
         quarantine = self.bad_records.quarantine
-        self.task = replace(  # safety: access-anew
+        self.task = replace(  # safety: access-again
             self.task,
             io=self.table.io,
             quarantine_io=quarantine.io,

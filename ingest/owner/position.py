@@ -1,4 +1,4 @@
-"""Where a table stands: what its owner plans the next batch on."""
+"""The position of a table, on which its owner plans the next batch."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # A broker that restarts is back in some five seconds; asking sooner only fills the log.
 RETRY_SECONDS: Final = 5.0
-# A commit that Iceberg refuses again and again, on a table read anew each time, will be refused for ever.
+# A commit that Iceberg refuses again and again, on a table read again each time, will be refused for ever.
 REJECTIONS_MAX: Final = 5
 # Between two turns of upkeep; also what one may take, its commit included.
 TURN_SECONDS: Final = 1.0

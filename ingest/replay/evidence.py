@@ -1,4 +1,4 @@
-"""What table and log say of the keys of candidates: the rows they have, and what was read of them since.
+"""Evidence from table and log about the keys of candidates: their rows, and what was read of them since.
 
 A record of the log is judged by the definition of the commit that read it, not by today's: an alteration
 makes records good that the table left out, and others bad that it took in.

@@ -1,4 +1,4 @@
-"""Whether a record from the quarantine may still be applied. Pure: evidence in, a verdict out.
+"""The verdict on a record from the quarantine: may it still be applied? Pure.
 
 A replayed record is old. It may go into the table only where it would be there, had it been good when it was
 read. That is decided as ingest decides: a later batch's record wins over an earlier one's, and within a batch

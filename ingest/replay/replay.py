@@ -271,7 +271,7 @@ class _Replaying:
             evidence = self._read_log(open_questions, readable, found, ground)
             for candidate in settled:
                 evidence.settle(candidate)
-            # By now the topic may have been made anew, and tombstones have grown old.
+            # By now the topic may have been recreated, and tombstones have grown old.
             ground = replace(self._ground(), starts=ground.starts)
             # safety: replay-newest-first
             in_order = newest_first(open_questions, ground.reading, evidence.times_ms)

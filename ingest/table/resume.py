@@ -107,7 +107,7 @@ def accept_gap(
     Raises:
         FactsDiffer: these facts are not what is found.
         TableHeld: an owner lives.
-        ThermoclineError: the table cannot be continued, a source is away, or the commit failed.
+        ThermoclineError: the table cannot be continued, a source is unavailable, or the commit failed.
     """
 
     def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:

@@ -1,4 +1,4 @@
-"""Which entities a data file may have rows of, by hashes: so a lookup opens few of a bucket's files.
+"""A filter of entities for each data file, by hashes, so that a lookup opens few of a bucket's files.
 
 A young file spans the whole bucket, since its records came in no order, and has few of its entities; the
 sparse index names a row group of it for nearly every entity. A filter rules it out in a microsecond.

@@ -1,4 +1,4 @@
-"""What is published of a snapshot: its files, its seam, the log and the definition that go with it.
+"""The published manifest of a snapshot: its files, its seam, the log and the definition that go with it.
 
 Values only: where a manifest is kept is ``folder``'s, and what is made of it ``index``'s.
 """

@@ -1,4 +1,4 @@
-"""Whether hot records can be laid over a snapshot: of its log and definition, from its seam on, and whole."""
+"""Checks that hot records can be laid over a snapshot: of its log and definition, from its seam on, whole."""
 
 from __future__ import annotations
 

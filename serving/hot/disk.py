@@ -1,4 +1,4 @@
-"""What the hot tier asks of a disk, beyond reading and replacing files: room, a lock, what was touched."""
+"""The disk under the hot tier: its room, a lock, what was touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much disk a server has and needs, for its log and ``/status``."""
+"""The disk that a server has and needs, for its log and ``/status``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a file that is only ever replaced was replaced."""
+"""The version of a file that is only ever replaced."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A lease is alive as long as its file is touched. The tailer takes one for dead when it hasn't seen it
 touched for a while *on its own monotonic clock*: a wall clock that jumps ends none, and after a restart
-of the tailer each is waited for anew. A reader's lease carries the seam of the snapshot that it serves. A
+of the tailer each is waited for again. A reader's lease carries the seam of the snapshot that it serves. A
 pin's also says when it asked for a seal, which generations it reads, and, once it is sure of those, that
 it needs nothing else.
 

@@ -1,4 +1,4 @@
-"""What is kept of a row's records in one partition, where columns order them and not their offsets alone.
+"""Stored records of a row in one partition, where columns order them and not their offsets alone.
 
 Of a seam it must be known which of the records at or beyond it has the highest sequence. So a record is kept
 until a later one comes whose sequence is as high: what is left, from the oldest to the newest, has falling

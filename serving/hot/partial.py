@@ -1,4 +1,4 @@
-"""What a row's records in one partition come to, where some of them set only some columns.
+"""Stored records of a row in one partition, where some of them set only some columns.
 
 A stored value that is flagged ``IS_PARTIAL`` has, before its payload, the number of value columns and, for
 each, the offset of the record that set it last: ``NEVER`` where none did that is known here. The payload has

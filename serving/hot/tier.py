@@ -129,7 +129,7 @@ class HotTier:
     ) -> Self:
         """Goes on with what the folder holds, or begins an empty tier at ``start``.
 
-        It begins anew when the folder holds nothing, or records of another boot, source or definition, or
+        It begins again when the folder holds nothing, or records of another boot, source or definition, or
         begins beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not
         continue, or may lack tombstones written at ``tombstones_from_ms`` or later. Partitions that only
         ``start`` has are taken up from there. ``source`` names the log that the records come from; a tier

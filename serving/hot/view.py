@@ -70,7 +70,7 @@ class HotReader:
     """Gives views of a hot folder. For any threads, and for as long as the process lives.
 
     It goes on giving views, which only grow old, when the tailer stops; and moves to another tier when the
-    tailer has to begin anew.
+    tailer has to begin again.
     """
 
     def __init__(self, folder: Path, table: str, opened: OpenGenerations) -> None:
@@ -175,7 +175,7 @@ class HotView:
 
     @property
     def tier(self) -> int:
-        """Another number once nothing is left of the generations of before, as when it was begun anew."""
+        """Another number once nothing is left of the generations of before, as when it was begun again."""
         return self._extent.opened.tier
 
     @property

@@ -1,4 +1,4 @@
-"""Who asks: every request passes here before it reaches an endpoint."""
+"""Authentication: every request passes here before it reaches an endpoint."""
 
 from __future__ import annotations
 

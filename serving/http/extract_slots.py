@@ -1,4 +1,4 @@
-"""How many extracts a server streams at once, over all its workers, and how many may wait for their turn.
+"""Slots for the extracts that a server streams at once, over all its workers, and for those that wait.
 
 A place is a file that is locked for as long as it is taken, so that a worker that dies leaves none taken.
 """

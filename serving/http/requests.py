@@ -1,4 +1,4 @@
-"""What callers send, checked: parameters, bodies, and the formats that they accept."""
+"""Requests, checked: parameters, bodies, and the formats that they accept."""
 
 from __future__ import annotations
 

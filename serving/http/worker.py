@@ -1,4 +1,4 @@
-"""What the endpoints of one API process share: its tables, kept at their newest snapshots; its threads."""
+"""The state that the endpoints of one API process share: tables at their newest snapshots; threads."""
 
 from __future__ import annotations
 

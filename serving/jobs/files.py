@@ -1,4 +1,4 @@
-"""Where the files of an extract job are: in the folder of its record, or in an object store."""
+"""The files of an extract job: in the folder of its record, or in an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an extract job is: what was asked for, how far it is, and its files."""
+"""An extract job: what was asked for, how far it is, and its files."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class JobRunner:
         except ThermoclineError as error:
             place = job.table, job.id
             if isinstance(error, StorageFailed) and place not in self._again_at:
-                # What the catalog granted of the store may have ended; it is granted anew meanwhile.
+                # What the catalog granted of the store may have ended; it is granted again meanwhile.
                 self._again_at[place] = self._clock.monotonic() + AGAIN_SECONDS
                 store.end(job, State.QUEUED)
             else:

@@ -1,4 +1,4 @@
-"""What the server's processes run, imported once: they are forks of a process that did this and nothing else.
+"""Imports of all that the server's processes run: they are forks of a process that did this and nothing else.
 
 So a process that died is back in a moment, and all share the memory of what is imported. Nothing here may
 start a thread, or open a connection, when it is imported.

@@ -1,4 +1,4 @@
-"""What each process of the server runs, from the moment that it was forked."""
+"""The work of each process of the server, from the moment that it was forked."""
 
 from __future__ import annotations
 

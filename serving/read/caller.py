@@ -1,4 +1,4 @@
-"""Who asks: a name, what they may do with which tables, and which rows they see.
+"""The caller of a read: a name, what it may do with which tables, and which rows it sees.
 
 A caller is told at the connection, and travels from there to every read: what may be done is asked in
 `Caller.check` alone, and `Selection` leaves out rows that they don't see.

@@ -90,7 +90,7 @@ def lookup(
     Raises:
         RowNotFound: a whole key was given, and there is no such row.
         ReadAfterTimeout: the answer does not include the records that ``read_after`` names.
-        ThermoclineError: a parameter is wrong, a source is away, or the log does not fit the table.
+        ThermoclineError: a parameter is wrong, a source is unavailable, or the log does not fit the table.
     """
     with opened(settings, table) as private:
         return private.lookup(parameters, read_after)
@@ -100,7 +100,7 @@ def refused(settings: Settings, table: str, count_max: int) -> dict[str, Any]:
     """The refused records that are not committed yet, in the form of the server's JSON.
 
     Raises:
-        ThermoclineError: a source is away, or the log does not fit the table.
+        ThermoclineError: a source is unavailable, or the log does not fit the table.
     """
     with opened(settings, table) as private:
         return private.refused(count_max)
@@ -123,7 +123,7 @@ def extract(
     Raises:
         ChangesUnknown: what changed since the read point that is wanted can't be told (any more).
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
-        ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
+        ThermoclineError: what is wanted is wrong, a source is unavailable, or the log does not fit the table.
     """
     wanted = wanted or Wanted()
     with opened(settings, table, at, wanted.since) as private:
@@ -138,7 +138,7 @@ def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: IsAban
     Raises:
         Abandoned: ``is_abandoned`` said so while the log was read.
         ChangesUnknown: that can't be told (any more).
-        ThermoclineError: what is wanted is wrong, a source is away, or the log does not fit the table.
+        ThermoclineError: what is wanted is wrong, a source is unavailable, or the log does not fit the table.
     """
     with ExitStack() as on_error:
         within = settings.serving.state_dir / table / SPILL

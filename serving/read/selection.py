@@ -1,4 +1,4 @@
-"""What an extract has of a table: columns, rows that match a condition, and at most so many of them."""
+"""A selection of an extract: columns, rows that match a condition, and at most so many of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether table and log still tell all that changed since a read point.
+"""Checks that table and log still tell all that changed since a read point.
 
 What changed is read from the log, from the read point's seam on: the snapshot at that seam and the records
 from there on are all that later states come from. So history must show that nothing else went into the table,

@@ -203,7 +203,7 @@ class ServedTable:
         """Moves to the newest snapshot, and then tells the tailer which one is served. Reads files."""
         said = self.tailer()
         problem = (said.get("catalog_problem") or {}).get("code")
-        # Else nobody knows: the tailer has just started, the catalog is away, or whatever else went wrong.
+        # Else nobody knows: the tailer has just started, the catalog is down, or whatever else went wrong.
         if problem == TableMissing.code:
             self._is_missing = True
         elif "catalog_problem" in said and problem in _FOUND:  # safety: dropped-until-seen

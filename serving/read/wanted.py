@@ -1,4 +1,4 @@
-"""What callers want of a table: columns, rows that match a condition, and at most so many of them.
+"""A caller's wish: columns of a table, rows that match a condition, and at most so many of them.
 
 `Selection` checks it. A command that asks a server needs this alone, and starts without what reads tables.
 """

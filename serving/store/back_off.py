@@ -1,4 +1,4 @@
-"""How long to wait before what ended by itself is started again."""
+"""The wait before something that ended by itself is started again."""
 
 from __future__ import annotations
 

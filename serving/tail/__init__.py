@@ -1,1 +1,1 @@
-"""What follows the log and the table: tailers feed the hot tier, followers publish snapshots."""
+"""Tailers, which feed the hot tier from the log, and followers, which publish snapshots."""

@@ -146,7 +146,7 @@ class Follower:
         Raises:
             ForeignSnapshot: the snapshot is older than the one that is served, or not ours.
             ForeignSchema: another program changed the table's columns.
-            ThermoclineError: the catalog is away, or the table is missing.
+            ThermoclineError: the catalog is unavailable, or the table is missing.
         """
         failpoint("follower.look")
         table = self._loader.load()

@@ -1,4 +1,4 @@
-"""Where the tailer's records come from: questions to the log, and a tail of it; Kafka in the product."""
+"""The source of the tailer's records: questions to the log, and a tail of it; Kafka in the product."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ pins wait for, eviction behind the readers, a step of a merge. Bad records are c
 quarantines them. At the byte budget it pauses: the ends stand still, nothing is dropped.
 
 What goes wrong stops the reading, not the process: what is held stays readable with frozen ends and grows
-old, and the tailer tries again. While the log is away, pins get their seals. When it no longer holds what
-comes next, the tailer begins anew at the newest snapshot's seam if the log still reaches back to that; if
+old, and the tailer tries again. While the log is down, pins get their seals. When it no longer holds what
+comes next, the tailer begins again at the newest snapshot's seam if the log still reaches back to that; if
 not, it says so until it does. When the disk fails or is full, a change of the hot tier may be half done: the
 tier is closed, and opened again as after a kill, by what is on disk.
 
@@ -294,7 +294,7 @@ class Tailer:
     def _check_log(self, newest: PublishedSnapshot) -> None:
         """Makes sure that the log is the one that feeds the table, and holds what comes next.
 
-        Takes up partitions that are new. Begins anew at the newest seam where the log was cut beyond the
+        Takes up partitions that are new. Begins again at the newest seam where the log was cut beyond the
         tier's end, or ends before it, or may have dropped tombstones that the tier has not seen.
 
         Raises:
@@ -398,7 +398,7 @@ class Tailer:
             # safety: other-topic-not-taken, tailer-tombstones-again
             if self._is_other_log(tail) or (self._is_news(positions, reached) and self._is_check_due()):
                 # What came may be of another topic, or lack tombstones: none is taken. Where nothing came,
-                # the log may be away, and asking it would keep pins waiting for their seals.
+                # the log may be unavailable, and asking it would keep pins waiting for their seals.
                 self._leave_log()
                 return
             self._feed.take(chunks, positions, reached)

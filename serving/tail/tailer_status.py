@@ -1,4 +1,4 @@
-"""What a tailer says of itself in ``tailer.json``, which the API workers and ``/status`` read."""
+"""A tailer's own report in ``tailer.json``, which the API workers and ``/status`` read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hot rows a scan wants, and these rows as columns.
+"""Scans of hot rows: which rows one wants, and these rows as columns.
 
 What Trino pushes down may be answered with more rows than it asks for, since it applies each condition again.
 So of a condition only values of the leading key columns count, which make few ranges of keys.

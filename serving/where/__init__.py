@@ -1,4 +1,4 @@
-"""Which rows of an extract are wanted: what callers say in SQL, as typed conditions on the table's columns.
+"""Conditions on an extract's rows: SQL from callers, as typed conditions on the table's columns.
 
 ``predicate`` is what a condition can be; ``sql`` reads one, with each value checked against its column;
 ``expression`` makes of it what DuckDB evaluates, for cold and hot rows alike; ``key_range`` says which keys

@@ -1,4 +1,4 @@
-"""Which keys a condition leaves: where it fixes leading key columns, few buckets and files have them."""
+"""The keys that a condition leaves: where it fixes leading key columns, few buckets and files have them."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class Live:
             done.result(PATIENCE_SECONDS)
 
     def recreate(self, partitions: int = 2) -> None:
-        """Delete the topic and make another of its name; its records are remembered anew."""
+        """Delete the topic and make another of its name; its records are remembered again."""
         self.stack.kafka.delete_topic(self.name)
         wait_for(self._is_gone)
         wait_for(lambda: self._is_created(partitions))

@@ -1,4 +1,4 @@
-"""Avro on real parts: a topic whose schema changes midway, and a registry that is away at first.
+"""Avro on real parts: a topic whose schema changes midway, and a registry that is unavailable at first.
 
 Goal: ingest, tailer, lookups, extracts, replay and verify read each record by the schema of its writer, and
 while that can't be asked for, they wait: nothing is quarantined, nothing is guessed. Method: real commands on

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.full
 NAME = "served"
 # The fourth one changes rows of the first, so that there are deletes, too.
 BATCHES = 4
-# Records, a tailer that begins anew, and a commit: after so many rounds of them every point was met.
+# Records, a tailer that begins again, and a commit: after so many rounds of them every point was met.
 ROUNDS_MAX = 4
 
 

@@ -1,4 +1,4 @@
-"""The log room against a real broker: transactions, holes, times, topics that grow or are made anew."""
+"""The log room against a real broker: transactions, holes, times, topics that grow or are recreated."""
 
 from __future__ import annotations
 

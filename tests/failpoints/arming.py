@@ -6,7 +6,7 @@ Actions are error, kill, sleep:SECONDS, applied-then-error, and skew:MS of a clo
 
 With ``@n`` only the n-th time counts at which a process comes by; armed by the variable, in each process.
 Armed by the file, whose entries may also stand on lines of their own, it fires once in all, in the process
-that comes there first: one that was killed by it and started again goes on. Writing the file anew arms anew.
+that comes there first: one that was killed by it and started again goes on. Rewriting the file arms it again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def journal_of(path: Path) -> Path:
 
 
 def stamp_of(path: Path) -> str | None:
-    """What changes whenever the file is written anew; None where it is not there."""
+    """What changes whenever the file is rewritten; None where it is not there."""
     try:
         status = path.stat()
     except FileNotFoundError:

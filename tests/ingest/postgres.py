@@ -83,7 +83,7 @@ def local_postgres(more_options: Mapping[str, str] | None = None) -> Iterator[in
 class Proxy:
     """Passes bytes between clients and the server, but for the commits that it is told to lose.
 
-    After a loss the server can be reached again at once, or is away (nothing passes) until `restore`. A proxy
+    After a loss the server can be reached again at once, or is down (nothing passes) until `restore`. A proxy
     that fell silent is a network that forgot its connections: nobody is told that nothing passes any more.
     """
 

@@ -85,7 +85,7 @@ def test_a_file_that_was_named_meanwhile_or_is_young_stays(table: Any) -> None:
     assert young.exists()
     assert named.exists()
     remove_note(table.io, table.location(), "batch")
-    # It was not seen to be one in between: the day begins anew.
+    # It was not seen to be one in between: the day begins again.
     assert remove_orphans(table, NOW_MS + 3 * DAY_MS) == 1
     assert remove_orphans(table, NOW_MS + 4 * DAY_MS) == 1
     assert not named.exists()

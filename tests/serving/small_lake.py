@@ -21,7 +21,7 @@ START_SECONDS_MAX = 60.0
 
 
 def lake_settings(folder: Path, *names: str) -> Settings:
-    """A configuration with these tables, whose broker is away; one API worker, at a port that is free."""
+    """A configuration with these tables, whose broker is down; one API worker, at a port that is free."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return Settings(

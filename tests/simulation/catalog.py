@@ -135,7 +135,7 @@ class Metadata:
         )
 
     def changed(self, **changes: Any) -> Metadata:
-        """The same with some things set anew."""
+        """The same with some things set again."""
         return replace(self, **changes)
 
 
@@ -276,4 +276,4 @@ class FakeCatalog:
 
 
 def _away() -> Exception:
-    return OSError("the catalog is away")
+    return OSError("the catalog is unavailable")

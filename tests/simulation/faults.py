@@ -27,7 +27,7 @@ class Fault:
     """What happens to a process at the ``at``-th request that it makes in a step, counted from 0.
 
     "crash": it dies before the request is made. "pause": the next ``steps`` steps of the history come first.
-    "error": what it asks is away. With ``only``, requests of that name are counted, and no others.
+    "error": what it asks is unavailable. With ``only``, requests of that name are counted, and no others.
     """
 
     kind: Trouble

@@ -291,7 +291,7 @@ class FakeTail:
         self._facts: dict[str, TopicFacts] = {}
 
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
-        """The next records, a chunk a partition; empty when there are none, or the broker is away."""
+        """The next records, a chunk a partition; empty when there are none, or the broker is unavailable."""
         self._cluster.ask("poll")
         if not self._cluster.is_up:
             return []

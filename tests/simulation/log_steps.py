@@ -131,7 +131,7 @@ class LoseEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceTopic:
-    """A topic is deleted and made anew, with as many partitions."""
+    """A topic is deleted and recreated, with as many partitions."""
 
     topic: int
 

@@ -1,4 +1,4 @@
-"""The clock of a process on the machine that serves: its monotonic side begins anew with the machine."""
+"""The clock of a process on the machine that serves: its monotonic side begins again with the machine."""
 
 from __future__ import annotations
 

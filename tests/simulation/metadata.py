@@ -180,7 +180,7 @@ def _stored(snapshot: FakeSnapshot) -> StoredSnapshot:
 
 
 def _refused() -> Exception:
-    return MetadataError("the catalog is away")
+    return MetadataError("the catalog is unavailable")
 
 
 def _no_answer() -> Exception:

@@ -218,7 +218,7 @@ class Oracle:
         return read
 
     def _check_accepted(self, what: str, before: State, after: State) -> None:
-        """A gap may only be what the log lost; what is read anew belongs to a log that changed."""
+        """A gap may only be what the log lost; what is read again belongs to a log that changed."""
         code = str((after.accepted or {}).get("code"))
         if code in _FORGIVES:
             self.forgive_tombstones()

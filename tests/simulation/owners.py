@@ -94,7 +94,7 @@ class FakeQuarantine:
 class Process:
     """A process of ingest: it owns the table, or the next thing that it does is to take it.
 
-    ``stop`` is the error that ended it last; a crash leaves none. ``life`` counts how often it began anew.
+    ``stop`` is the error that ended it last; a crash leaves none. ``life`` counts how often it began again.
     """
 
     world: World
@@ -175,7 +175,7 @@ class Process:
         return f"{self.name}#{self.life}"
 
     def failed(self, error: ThermoclineError) -> None:
-        """What the loop does on an error: wait and read the table anew, or end."""
+        """What the loop does on an error: wait and read the table again, or end."""
         counts = self.world.counts
         counts[f"error {error.code}"] += 1
         _check_expected(self.world, error)

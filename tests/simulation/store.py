@@ -156,4 +156,4 @@ class _Sink:
 
 
 def _away() -> Exception:
-    return OSError("the store is away")
+    return OSError("the store is unavailable")

@@ -194,7 +194,7 @@ def test_deletes_for_files_that_are_not_there_are_not_refused_and_so_a_violation
 
 @pytest.mark.jvm
 def test_a_table_that_was_committed_to_by_a_fast_clock_refuses_others_until_then(stores: Both) -> None:
-    """Method: the newest metadata file is written anew with times an hour ahead, unseen by the catalog."""
+    """Method: the newest metadata file is rewritten with times an hour ahead, unseen by the catalog."""
     real: Any = stores.real
     ahead_ms = 3_600_000
     location = real.table.operations().current().metadataFileLocation()

@@ -105,7 +105,7 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
         "return False and",
         {"rollback-undone"},
     ),
-    "a topic made anew is read on": (
+    "a topic recreated is read on": (
         identity.check_identity,
         "if replaced:",
         "if False:",

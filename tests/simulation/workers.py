@@ -69,7 +69,7 @@ class Answers:
             rows = {key: self._row(v) for key, v in found.items()}
             world.oracle.check(what, {**others, **rows}, at.snapshot_id, ends)
         world.counts[f"{what} compared"] += 1
-        # A tier that is filled anew from a log that was compacted since may rightly lack what it had.
+        # A tier that is filled again from a log that was compacted since may rightly lack what it had.
         place = (at.snapshot_id, source, tuple(sorted(ends.items())), world.counts["Compact"])
         before = self._known.setdefault(place, {})
         for key in wanted:
@@ -138,7 +138,7 @@ class Worker:
                 self._refresh()
             try:
                 cold = [self.table.reader.cold_rows(look.cold, entity) for entity in entities]
-            except OSError as error:  # expired before it was opened, or the store is away
+            except OSError as error:  # expired before it was opened, or the store is unavailable
                 self._unreadable("lookup", look.cold.index.snapshot_id, error)
                 return
             self._check(look, looked_ms, self.table.reader.overlay(look, cold), wanted)

@@ -21,7 +21,9 @@ def test_only_the_time_in_which_something_is_outstanding_counts_as_a_stall() -> 
     """Goal: letters that are slow to be read, such as from a busy store, are no outage of the brokers."""
     clock = ManualClock()
     sending = _Sending(NOWHERE, "profiles", "letters", clock)
-    while not len(sending._producer):  # what the client says of brokers that are away is nothing outstanding
+    while not len(
+        sending._producer
+    ):  # what the client says of brokers that are unavailable is nothing outstanding
         time.sleep(0.01)
     clock.advance(STALL_SECONDS + 1)
     sending.send(LETTER)

@@ -76,7 +76,7 @@ def test_new_partitions_are_read_from_their_first_offset_and_new_topics_from_the
         state(2, {"t": {0: 3}, "other": {0: 30}}, cluster_id="another"),
         state(2, {"t": {0: 3}, "other": {0: 30}}),
     ],
-    ids=["a topic made anew", "another cluster", "a log that lost its end"],
+    ids=["a topic recreated", "another cluster", "a log that lost its end"],
 )
 def test_another_log_begins_a_life_of_its_own(last: SnapshotState) -> None:
     read = reading(state(0, {"t": {0: 0}, "other": {0: 0}}), state(1, {"t": {0: 90}, "other": {0: 20}}), last)

@@ -1,4 +1,4 @@
-"""Failpoints of a group of processes: one file that they watch, written anew for each fault."""
+"""Failpoints of a group of processes: one file that they watch, rewritten for each fault."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Armed:
             self._write()
 
     def _write(self) -> None:
-        # The journal is of the file as it stands. What is armed besides begins anew, and may happen again.
+        # The journal is of the file as it stands. What is armed besides begins again, and may happen again.
         self._happened |= {one.entry for one in fired(self.path)}
         entries = [_text(entry) for entry in self._entries]
         entries += sorted({BEFORE[name] for name, _ in self._entries if name in BEFORE} - set(entries))

@@ -16,7 +16,7 @@ from thermocline.rules.seam import Seam
 
 # Answers that wait while the ledger can't read; then readers wait too.
 WAITING_MAX: Final = 20_000
-# The ledger reads the log as serving does; a broker may be away or frozen for some of this.
+# The ledger reads the log as serving does; a broker may be unavailable or frozen for some of this.
 LEDGER_SECONDS_MAX: Final = 180.0
 SAID_MAX: Final = 100  # by then it is clear that something is broken
 DIFFERENCES_MAX: Final = 20  # of one answer: more say nothing new

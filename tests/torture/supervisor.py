@@ -25,7 +25,7 @@ BACK_OFF_SECONDS: Final = 0.5
 # How a process may end when something around it breaks. Anything else is a bug, or a stop for no reason.
 EXITS: Final = {
     int(ExitCode.DONE): "told to stop",
-    int(ExitCode.UNAVAILABLE): "a part was away",
+    int(ExitCode.UNAVAILABLE): "a part was unavailable",
     int(ExitCode.COMMIT_UNKNOWN): "commit unknown",
     int(ExitCode.NOT_OWNER): "another owner",
     -signal.SIGKILL: "killed",

@@ -109,7 +109,7 @@ class Traffic:
         due = 0.0
         while not self._ended.wait(TICK_SECONDS):
             if self._partitions < self._wanted:
-                # A new producer asks anew how many partitions there are.
+                # A new producer asks again how many partitions there are.
                 producer.flush(FLUSH_SECONDS_MAX)
                 producer = Producer({**self._config, "on_delivery": self._delivered})
                 self._grow()
@@ -142,7 +142,7 @@ class Traffic:
             value = self._last.get(row)
         else:
             value = self._last[row] = value_bytes(f"v{self._number}")
-        with suppress(BufferError):  # full where the broker is away for long: this one is never sent
+        with suppress(BufferError):  # full where the broker is unavailable for long: this one is never sent
             producer.produce(self._topic, value, key, partition=partition)
 
     def _broken(self, key: bytes | None) -> tuple[bytes | None, bytes | None]:

@@ -125,7 +125,7 @@ def test_a_table_that_went_through_all_that_is_allowed_is_whole(
     live.ingest()
     live.put("u1", None)
     live.ingest()
-    assert found(live) == [], "after a topic that was made anew"
+    assert found(live) == [], "after a topic that was recreated"
     code, report = verified(live, capsys)
     assert (report["differences"], code) == ({}, ExitCode.DONE)
     damage_of(live).edit_metadata(expire_all_but_the_newest)

@@ -1,4 +1,4 @@
-"""What must be written differently before a command can work."""
+"""Errors of the configuration: something must be written differently before a command can work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with Thermocline itself."""
+"""Errors of Thermocline itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can fail between us and Trino."""
+"""Errors between us and Trino."""
 
 from __future__ import annotations
 

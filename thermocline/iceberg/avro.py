@@ -1,6 +1,6 @@
 """Records of Iceberg's own Avro files: manifests and lists of them.
 
-PyIceberg's `AvroFile` parses the schema of every file anew, which takes longer than reading the records of a
+PyIceberg's `AvroFile` parses the schema of every file again, which takes longer than reading the records of a
 small manifest. Here the reader of each schema is kept: a table's files have only a few.
 """
 

@@ -205,7 +205,7 @@ def pyiceberg_properties(settings: CatalogSettings) -> dict[str, str]:
     if sqlite_path(uri) is not None:
         uri = f"{uri}?timeout={SQLITE_BUSY_SECONDS}"
     kind: dict[str, str] = {"type": settings.type}
-    if settings.type == "sql":  # a database that was away is asked again on a new connection
+    if settings.type == "sql":  # a database that was unavailable is asked again on a new connection
         kind |= {"pool_pre_ping": "true"}
     elif settings.type == "rest":
         kind = {"py-catalog-impl": "thermocline.iceberg.rest_catalog.BoundedRestCatalog", **_REST_BOUNDS}

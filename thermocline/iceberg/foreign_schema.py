@@ -1,4 +1,4 @@
-"""Whether a table's Iceberg schema is still the one that its definition says, column by column.
+"""A comparison of a table's Iceberg schema with the one that its definition says, column by column.
 
 Data files have the definition's field ids, names and types; other engines find columns by what the schema
 says. Another program may have changed that. Columns that it added are null in every row of ours, and the

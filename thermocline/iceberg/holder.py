@@ -1,4 +1,4 @@
-"""Who owns a table: what the small object beside it says, which an owner writes (``ingest.claim.lease``)."""
+"""The owner of a table, by the small object beside it, which an owner writes (``ingest.claim.lease``)."""
 
 from __future__ import annotations
 

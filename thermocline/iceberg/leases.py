@@ -164,7 +164,7 @@ class SnapshotLease:
                 write_lease(io, self._path, self._holder, {str(self._snapshot_id): until_ms})
                 is_written = True
             except Exception as error:  # noqa: BLE001  whatever it is, the read goes on
-                io = None  # what a catalog granted of the store may have ended: it is granted anew
+                io = None  # what a catalog granted of the store may have ended: it is granted again
                 if not is_told:
                     self._tell(error)
                 is_told = True

@@ -1,4 +1,4 @@
-"""How often a table is read: counts that servers leave beside it, by which maintenance weighs rewrites."""
+"""Counts of a table's reads, which servers leave beside it and maintenance weighs rewrites by."""
 
 from __future__ import annotations
 

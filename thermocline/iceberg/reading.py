@@ -1,4 +1,4 @@
-"""What a table read of the log as it is now: from where on, in which commit, and by which definition.
+"""A table's reading of its log: from where on, in which commit, and by which definition.
 
 All of it is taken from the snapshots that the table still holds, and from what somebody accepted. Pure but
 for `Reading.of`, which asks the table's metadata.

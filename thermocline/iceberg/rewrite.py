@@ -1,4 +1,4 @@
-"""Whether what others committed after our newest snapshot only rewrote files: then the table says the same.
+"""Proof that others' commits after our newest snapshot only rewrote files, so that the table says the same.
 
 That a snapshot calls itself a rewrite proves nothing. The live rows of all files that went are compared with
 those of all files that came, in every column: two sums of hashes, in which the order of rows does not count.

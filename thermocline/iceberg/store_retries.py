@@ -1,4 +1,4 @@
-"""How often an object store is asked again that fails or is busy, or whose answer breaks off."""
+"""Retries of an object store that fails or is busy, or whose answer breaks off."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class _Sending:
         self._failed: tuple[KafkaError, str] | None = None
         self._acknowledged_at = clock.monotonic()
         self.sent = 0
-        # The client's own count holds its events too, such as of a broker that is away.
+        # The client's own count holds its events too, such as of a broker that is unavailable.
         self.unacknowledged = 0
         try:
             self._producer = Producer(

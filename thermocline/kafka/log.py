@@ -529,7 +529,7 @@ def _sort_out(
         elif is_forbidden(error):
             raise TopicForbidden(topic=message.topic(), detail=error.str())
         else:
-            continue  # a broker that is away for a moment; the stall bound ends it when it stays away
+            continue  # a broker that is unavailable for a moment; the stall bound ends it when it stays away
         has_progressed = has_progressed or reached > positions[place]
         positions[place] = max(positions[place], reached)
         if positions[place] >= wanted.end:  # safety: log-range-end

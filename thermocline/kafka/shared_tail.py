@@ -2,7 +2,7 @@
 
 A thread of its own polls the consumer and hands each tail what came of its partitions; it alone touches the
 consumer. A tail that does not take what it got is not handed more: its partitions are paused. Questions for
-offsets and facts go through one client, but each tail asks its own: a broker that is away holds up those
+offsets and facts go through one client, but each tail asks its own: a broker that is down holds up those
 alone that have a partition on it.
 """
 

@@ -45,7 +45,7 @@ END_PROBE_SECONDS: Final = 0.25
 SILENCE_SECONDS_MAX: Final = 5.0
 # Rounds of a tailer take milliseconds; after a longer one it paused, was frozen, or the machine slept.
 LISTENING_GAP_SECONDS_MAX: Final = 1.0
-# A topic that grows or is made anew while it is tailed is noticed within this.
+# A topic that grows or is recreated while it is tailed is noticed within this.
 FACTS_PROBE_SECONDS: Final = 2.0
 TAIL_CONFIG: Final[dict[str, Any]] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
 Place = tuple[str, int]
@@ -100,7 +100,7 @@ class Tail:
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
 
-        A broker that is away does not raise: nothing comes, and `reached_end_at` grows old.
+        A broker that is unavailable does not raise: nothing comes, and `reached_end_at` grows old.
         Raises `OffsetsGone` when the log was cut beyond a partition's position, and `TopicForbidden`, once
         what came before that was taken.
         """

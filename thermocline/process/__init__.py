@@ -1,1 +1,1 @@
-"""What every process has: a clock, logs, metrics, a title, its path; passwords masked."""
+"""Things that every process has: a clock, logs, metrics, a title, its path; passwords masked."""

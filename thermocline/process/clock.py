@@ -1,4 +1,4 @@
-"""Where time comes from, so that logic never asks the machine itself and tests need not wait."""
+"""The clock that is handed in, so that logic never asks the machine itself and tests need not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``ps`` and ``top`` call a process of ours: by what it does, and for which table."""
+"""The names of our processes in ``ps`` and ``top``: by what each does, and for which table."""
 
 from __future__ import annotations
 

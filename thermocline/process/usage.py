@@ -1,4 +1,4 @@
-"""What each process of ours takes of the machine, by Prometheus's standard names, and which release it is.
+"""The machine's resources that our processes take, by Prometheus's standard names, and the release.
 
 A server has several processes, and whichever is asked answers for all: each leaves a note in a folder that
 they share. Numbers come from the kernel, at the moment of the question.

@@ -1,4 +1,4 @@
-"""What an alteration changes: the definition that a table has against the one that is wanted of it.
+"""Alterations: the definition that a table has against the one that is wanted of it.
 
 Pure: `plan_alteration` gives the definition that follows, or every reason why there is none. What may change
 is what leaves each row, key, index and delete that is there as it is. `definition_by` goes the other way: the

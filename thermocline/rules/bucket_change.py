@@ -1,4 +1,4 @@
-"""How a table gets another number of buckets while it is read and written. Pure.
+"""A change of a table's number of buckets while it is read and written. Pure.
 
 Iceberg's bucket is a hash modulo the number of buckets, so the buckets of a number lie whole in those of each
 of its divisors. The unit of work (``buckets``) is at every moment a divisor of the number of buckets of every

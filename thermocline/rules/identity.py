@@ -1,4 +1,4 @@
-"""Whether the log is the one that a snapshot was fed from, and still tells all that happened to its keys."""
+"""Checks that the log is the one that fed a snapshot, and still tells all that happened to its keys."""
 
 from __future__ import annotations
 

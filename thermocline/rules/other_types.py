@@ -1,4 +1,4 @@
-"""What the column types of other systems are called here, for who writes theirs."""
+"""The column types of other systems, and their names here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a partition has come in time, which decides between records of one key in several partitions.
+"""Partition times, which decide between records of one key in several partitions.
 
 The *partition time* at a record is the greatest time among the records of its partition up to that one, of
 whatever key, bad ones and tombstones included. It counts from where the table began to read the partition on,

@@ -1,4 +1,4 @@
-"""What a typed value looks like as text: the same in a record, in a URL and on the command line.
+"""Typed values as text: the same in a record, in a URL and on the command line.
 
 Each function takes the text of one value and gives its natural Python value, or raises ``ValueError`` with
 a plain phrase. The rules are those of the record rule (docs/architecture.md).

@@ -1,4 +1,4 @@
-"""Where a record can be bad. On its own, since the command line names it and need not load a decoder."""
+"""Stages at which a record can be bad. On its own, so that the command line need not load a decoder."""
 
 from __future__ import annotations
 

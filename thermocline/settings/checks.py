@@ -1,4 +1,4 @@
-"""What a type does not say of a setting: whether an address can be one, and whether a folder can be written.
+"""Checks of settings beyond their types: can an address be one, and can a folder be written?
 
 Each check gives a sentence for a problem, never with a secret.
 """

@@ -1,4 +1,4 @@
-"""What is wrong taken out of a configuration, so that the rest of it can be checked, too."""
+"""Stand-ins for wrong parts of a configuration, so that the rest of it can be checked, too."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How values and commands are printed."""
+"""Text for people: values and commands as they are printed."""

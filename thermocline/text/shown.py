@@ -1,4 +1,4 @@
-"""How a value is shown to people and to programs: as JSON has it, never as Python writes it.
+"""Values shown to people and to programs: as JSON has them, never as Python writes them.
 
 Logs, errors and the command line all show values by these rules; what a row holds looks here as it does in
 the JSON of a lookup.

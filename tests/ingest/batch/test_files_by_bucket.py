@@ -43,7 +43,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_a_store_that_fails_on_reading_manifests_is_waited_for(table: Table) -> None:
-    """Goal: an owner that reads its table again goes on trying, as when the catalog is away."""
+    """Goal: an owner that reads its table again goes on trying, as when the catalog is unavailable."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     by_bucket = live_files(table, snapshot.snapshot_id, "profiles")

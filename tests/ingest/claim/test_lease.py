@@ -317,15 +317,17 @@ def test_an_owner_renews_by_itself_until_it_releases(
 
 
 class BrokenIO(PyArrowFileIO):
-    """A store that is away. Not every client says so with an OSError."""
+    """A store that is unavailable. Not every client says so with an OSError."""
 
-    error: Exception = OSError("the store is away")
+    error: Exception = OSError("the store is unavailable")
 
     def new_input(self, location: str) -> InputFile:  # type: ignore[override]
         raise self.error
 
 
-BROKEN = pytest.mark.parametrize("error", [OSError("the store is away"), RuntimeError("503 slow down")])
+BROKEN = pytest.mark.parametrize(
+    "error", [OSError("the store is unavailable"), RuntimeError("503 slow down")]
+)
 
 
 @BROKEN

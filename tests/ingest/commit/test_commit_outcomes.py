@@ -100,7 +100,7 @@ def test_lost_answers_of_sqlite_lose_and_repeat_nothing(tmp_path: Path, jvm: Any
 def test_lost_answers_of_postgresql_lose_and_repeat_nothing(tmp_path: Path, postgres: int) -> None:
     """Goal: a networked catalog, where the driver repeats an update by itself and meets its own commit.
 
-    Method: a proxy before the server loses the request or the answer; half the time the server is away then.
+    Method: a proxy before the server loses the request or the answer; half the time the server is down then.
     """
     proxy = Proxy(postgres)
     settings = settings_of(tmp_path, f"postgresql://postgres@{HOST}:{proxy.port}/postgres")

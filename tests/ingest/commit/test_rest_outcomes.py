@@ -116,7 +116,7 @@ def test_lost_answers_of_a_rest_catalog_lose_and_repeat_nothing(
     """Goal: a catalog behind HTTP, whose client asks again by itself where it is told to.
 
     Method: the proxy loses the request or the answer, or answers with an error of its own; half the time the
-    server is away then.
+    server is unavailable then.
     """
     ingest = new_ingest()
     ended = ingest_through_faults(

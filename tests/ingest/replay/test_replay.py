@@ -678,7 +678,7 @@ def after(table: Table, steps: Sequence[Step]) -> list[Link]:
 
 
 def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine: Table) -> None:
-    """Goal: what was read before a topic was made anew or the log lost its end is not of this log."""
+    """Goal: what was read before a topic was recreated or the log lost its end is not of this log."""
     a, b = {"a": "1"}, {"a": "1", "b": "1"}
     first = ({"a": {0: 5}, "b": {0: 9}}, b, 1, False)
     made_anew = ({"a": {0: 5}, "b": {0: 9}}, {"a": "1", "b": "2"}, 2, False)

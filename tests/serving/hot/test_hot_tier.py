@@ -337,7 +337,7 @@ def test_a_batch_larger_than_a_map_gets_a_generation_of_its_own(
 ) -> None:
     world.add(value="before")
     monkeypatch.setattr(tier, "MAP_BYTES", 2 << 20)
-    world.reopen(START.merged_max(world.tier.end), DEFINITION)  # begins nothing anew; the map is as it was
+    world.reopen(START.merged_max(world.tier.end), DEFINITION)  # begins nothing again; the map is as it was
     world.tier.seal()
     for number in range(20):
         world.log.add(P0, (1, "u", f"k{number}"), "x" * 1_000_000, 0)

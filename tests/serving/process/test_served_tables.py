@@ -34,7 +34,7 @@ from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings, Settings
 
 MISSING = b'{"catalog_problem": {"code": "table-missing", "what": "there is none", "next": ""}}'
-UNREACHABLE = b'{"catalog_problem": {"code": "catalog-unreachable", "what": "it is away", "next": ""}}'
+UNREACHABLE = b'{"catalog_problem": {"code": "catalog-unreachable", "what": "it is unavailable", "next": ""}}'
 BROKEN = b'{"catalog_problem": {"code": "foreign-snapshot", "what": "it is not ours", "next": ""}}'
 
 
@@ -74,7 +74,7 @@ def running(settings: Settings, tmp_path: Path) -> Iterator[tuple[Any, Path]]:
 def test_tables_come_and_go_while_a_server_runs(running: tuple[Any, Path], settings: Settings) -> None:
     """Goal: a missing or broken table keeps no other one from being served, and is served once it is mended.
 
-    Method: a table without a snapshot that is indexed has none in /status; the broker is away, so none gets
+    Method: a table without a snapshot that is indexed has none in /status; the broker is down, so none gets
     ready. Then the configuration loses one table and gains another.
     """
     process, file = running

@@ -29,7 +29,7 @@ from thermocline.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A table in a real catalog, with one empty snapshot; Kafka is away."""
+    """A table in a real catalog, with one empty snapshot; Kafka is unavailable."""
     settings = lake_settings(tmp_path, "profiles")
     create_table(settings, "profiles")
     return settings
@@ -62,7 +62,7 @@ def _is_alive(pid: int) -> bool:
 def test_killed_processes_come_back_and_a_stop_leaves_none(running: tuple[Settings, Any]) -> None:
     """Goal: what dies is started again, and SIGTERM ends all.
 
-    Method: Kafka is away, so the server is alive and not ready; kill worker and tailer, and look for others.
+    Method: Kafka is down, so the server is alive and not ready; kill worker and tailer, and look for others.
     """
     settings, process = running
     until(lambda: _status(settings).get("tailer", {}).get("pid"))

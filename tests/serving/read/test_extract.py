@@ -460,7 +460,7 @@ def test_an_extract_never_ends_before_what_lookups_have_shown(
 ) -> None:
     """Goal: while the hot tier is read again, extracts are refused as lookups are.
 
-    Method: lookups have seen a record; then the tier begins anew at the seam, and has nothing yet.
+    Method: lookups have seen a record; then the tier begins again at the seam, and has nothing yet.
     """
     monkeypatch.setattr("thermocline.serving.read.tables.SEAL_WAIT_SECONDS", 2.0)
     world, table = served()
@@ -485,7 +485,7 @@ def test_an_extract_that_fails_to_begin_lets_go_of_its_pin(
 ) -> None:
     world, table = served()
     leases = set((world.hot_folder / "leases").iterdir())
-    monkeypatch.setattr("thermocline.serving.read.tables.Extract", lambda *_: 1 / 0)
+    monkeypatch.setattr("thermocline.serving.read.table_at.Extract", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         table.extract(Wanted(("key",)), world.seam)
     assert set((world.hot_folder / "leases").iterdir()) == leases

@@ -247,7 +247,7 @@ def test_another_cluster_or_topic_is_not_read(world: World, name: str, code: str
     setattr(world.kafka, name, "another")
     world.commit(
         2, Seam(dict.fromkeys(PLACES, 50))
-    )  # the tier has to begin anew, so it looks at the log again
+    )  # the tier has to begin again, so it looks at the log again
     assert world.wait_for(lambda status: status["state"] == "failed")["problem"]["code"] == code
 
 

@@ -192,7 +192,7 @@ def test_a_tailer_that_catches_up_for_long_is_not_begun_anew(stepped: Stepped) -
         stepped.clock.advance(RECHECK_SECONDS / 10)
         status = stepped.turn(2)
         assert status["problem"] is None
-        assert status["positions"]["profiles"]["0"] >= before, "it was begun anew"
+        assert status["positions"]["profiles"]["0"] >= before, "it was begun again"
     assert status["hot_records"] == RECORDS_OF_AN_HOUR
 
 
@@ -228,7 +228,7 @@ def test_what_a_tier_read_before_tombstones_were_given_up_is_not_read_on_from(
         stepped.restart()
     status = stepped.turn(4)
     assert status["problem"] is None
-    assert 0 < status["hot_records"] <= before, "it has to begin anew at the seam"
+    assert 0 < status["hot_records"] <= before, "it has to begin again at the seam"
     stepped.clock.advance(RECHECK_SECONDS + 1)
     assert stepped.turn(4)["hot_records"] > before, "and only once"
 

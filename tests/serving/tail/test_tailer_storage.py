@@ -155,7 +155,7 @@ def test_the_tailer_goes_on_with_a_manifest_that_is_there_though_its_publication
     assert tailed.check() == Seam(stepped.kafka.log.ends)
 
 
-# Without its status it reads on; and a tier that can't be opened is begun anew.
+# Without its status it reads on; and a tier that can't be opened is begun again.
 @pytest.mark.parametrize(
     "name", sorted({name for name, _ in STORAGE_POINTS if name not in {"tailer.status", "hot.open"}})
 )

@@ -1,4 +1,4 @@
-"""Which columns a JSON object leaves out, for tables with partial updates: absent is not null."""
+"""Columns that a JSON object leaves out, for tables with partial updates: absent is not null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of a record is its key, which its value, and whether it deletes."""
+"""Envelopes: they tell a record's key from its value, and whether it deletes."""
 
 from __future__ import annotations
 

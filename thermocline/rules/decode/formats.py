@@ -1,4 +1,4 @@
-"""How the bytes of a key or a value become columns, and where the columns to look for come from."""
+"""Formats: they make columns of the bytes of a key or a value; and the source of the columns to look for."""
 
 from __future__ import annotations
 

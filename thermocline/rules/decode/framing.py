@@ -1,4 +1,4 @@
-"""What names the schema of a record's writer: bytes before its body, or a header of the record.
+"""The name of a writer's schema: bytes before a record's body, or a header of the record.
 
 Source: Confluent Platform, "Wire format": a zero byte and a 4-byte id, or a byte 1 and a 16-byte GUID, which
 stand before the body or, by newer serializers, in the header ``__key_schema_id`` or ``__value_schema_id``. Of

@@ -1,4 +1,4 @@
-"""Why a key or a value is no JSON object, or not what a column takes, in the words of whoever writes records.
+"""Reasons why JSON is refused, in the words of whoever writes records.
 
 What reads records says in a word what it met where. Here, a record that was refused is looked at once more,
 for what its writer most likely did.

@@ -1,4 +1,4 @@
-"""What decoding gives, whatever the format: rows as columns of values, and the records that are bad."""
+"""The result of decoding, whatever the format: rows as columns of values, and the records that are bad."""
 
 from __future__ import annotations
 

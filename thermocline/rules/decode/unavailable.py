@@ -1,4 +1,4 @@
-"""What Debezium writes in place of a value that a change left alone, and that the database did not log.
+"""Debezium's placeholder for a value that a change left alone, and that the database did not log.
 
 The connector's ``unavailable.value.placeholder`` is a text, or bytes spelled ``hex:...``. A column of text
 has the text, one of bytes its bytes, in whichever way ``binary.handling.mode`` has them; an array has it as

@@ -1,4 +1,4 @@
-"""What is wrong with a definition: a sentence for each problem."""
+"""Checks of a definition: a sentence for each problem."""
 
 from __future__ import annotations
 

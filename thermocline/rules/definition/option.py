@@ -1,4 +1,4 @@
-"""What a field of a definition says of itself: whether it may be altered, and when the table stores it."""
+"""Facts about each field of a definition: may it be altered, and when does the table store it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person wrote, as definitions have it."""
+"""Options as a person writes them, made into those that definitions have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Avro types a column takes, and what makes its natural value of theirs.
+"""Conversions from Avro's types to those of columns.
 
 A logical type that says what a number or bytes mean is never left aside: a writer's next schema may mean
 something else by the same number.

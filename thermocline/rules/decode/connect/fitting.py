@@ -1,4 +1,4 @@
-"""What a column's JSON value means by the type that its schema declares.
+"""The meaning of a column's JSON value by the type that its schema declares.
 
 A type without a name of its own says no more than JSON does, and the record rule of JSON holds. Bytes are
 base64, decimals their unscaled bytes, times numbers of a unit: what a column takes of these, and what

@@ -1,4 +1,4 @@
-"""Which fields of Protobuf a column takes, and what makes its natural value of theirs."""
+"""Conversions from Protobuf's fields to columns."""
 
 from __future__ import annotations
 

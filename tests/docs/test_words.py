@@ -1,0 +1,53 @@
+"""Names, docstrings and commit subjects follow AGENTS.md, as far as a machine can tell."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("cli", "client", "dev", "ingest", "maintenance", "serving", "thermocline", "verify", "views")
+NOT_OURS = ("anew", "grave", "is away", "are away", "was away")
+"""Of the words that AGENTS.md says not to use, those that mean nothing else."""
+SUBJECT_CHARACTERS_MAX = 72
+SUBJECTS = 30
+
+
+def modules(*rooms: str) -> Iterator[Path]:
+    for room in rooms:
+        yield from sorted((ROOT / room).rglob("*.py"))
+
+
+def test_a_modules_docstring_says_what_it_is_and_is_no_question() -> None:
+    questions = []
+    for path in modules(*PRODUCT):
+        said = (ast.get_docstring(ast.parse(path.read_text())) or "").split()
+        if said and said[0].strip(",:") in {"What", "Whether", "Where", "How", "Who", "Which", "Why"}:
+            questions.append(str(path.relative_to(ROOT)))
+    assert questions == []
+
+
+@pytest.mark.parametrize("word", NOT_OURS)
+def test_a_word_that_is_not_ours_is_used_nowhere(word: str) -> None:
+    used = re.compile(rf"\b{word}\b", re.IGNORECASE)
+    pages = [*modules(*PRODUCT, "tests", "benchmarks"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in pages
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if used.search(line) and path != Path(__file__)
+    ]
+    assert found == []
+
+
+def test_commit_subjects_are_short() -> None:
+    """Of the newest ones: a clone may have no others."""
+    logged = ["git", "log", f"-{SUBJECTS}", "--no-merges", "--format=%s"]
+    said = subprocess.run(logged, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said
+    assert [subject for subject in said if len(subject) > SUBJECT_CHARACTERS_MAX] == []
