@@ -209,7 +209,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.format": (
         "Format of values: `json`; `avro`, `protobuf` or `json_schema`, decoded with the writer's schema; or "
         "Kafka's `string`, `int`, `long`, `uuid` or `bytes`, if the value is a single column. See "
-        "[formats](../formats.md)."
+        "[formats](../formats/README.md)."
     ),
     "tables.NAME.envelope": (
         "Kind of record: `plain` (a row, or its deletion), or `debezium` or `maxwell` (a change event)."
@@ -289,7 +289,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.sequence_by": (
         "Columns that order a key's records, instead of their offsets: a record with a lower sequence "
         "changes nothing. Not on compacted topics, and not with `partial_updates`; can't be altered. See "
-        "[formats](../formats.md#order-by-a-column)."
+        "[formats](../formats/updates.md#order-by-a-column)."
     ),
     "tables.NAME.tombstone_retention_hours": (
         "With `sequence_by`: the minimum time for which a delete is remembered, so that a late upsert loses "
@@ -297,12 +297,13 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "tables.NAME.binary_encoding": (
         "How JSON has the bytes of `binary` columns: `base64`, `base64-url-safe` or `hex`, as Debezium's "
-        "`binary.handling.mode`; can't be altered. See [formats](../formats.md#schemas-in-the-records)."
+        "`binary.handling.mode`; can't be altered. See "
+        "[formats](../formats/schemas.md#schemas-in-the-records)."
     ),
     "tables.NAME.unavailable_value_placeholder": (
         'With `envelope = "debezium"`: the connector\'s `unavailable.value.placeholder`, if that is not '
         "Debezium's default, which always counts, too; can't be altered. See "
-        "[formats](../formats.md#debezium)."
+        "[formats](../formats/change-events.md#debezium)."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
@@ -565,7 +566,7 @@ _TYPES_INTRODUCTION: Final = """\
 If a value is missing or null, the column is null. Any other value that does not have the column's type makes
 its record bad. Structs, lists and maps hold values of any type, including each other, up to 16 levels deep.
 In them, the type of a time as a number is spelled `timestamptz epoch ms`. See
-[formats](../formats.md#nested-columns).
+[formats](../formats/nested.md#nested-columns).
 
 A column's name may not begin with `_`. The name of a new column may not begin with `$` either, because
 Trino's hidden columns have such names."""

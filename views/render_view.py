@@ -14,7 +14,7 @@ __all__ = ["create_view", "drop_view", "view_comment", "view_name", "withdrawn_v
 TIME_TRAVEL: Final = (
     "Trino ignores FOR TIMESTAMP AS OF and FOR VERSION AS OF on views: for earlier rows, use a pinned view"
 )
-"""Nothing that a view can evaluate tells it of the clause; see docs/decisions.md."""
+"""Nothing that a view can evaluate tells it of the clause; see docs/decisions-views.md."""
 
 
 def view_name(definition: LiveTable, mode: Mode, pinned: str = "") -> tuple[str, str]:

@@ -94,7 +94,7 @@ def _figures(scene: Scene) -> str:
   Through Trino it was there by key after {by_key.p50:,.0f} ms, p99 {by_key.p99:,.0f} ms; \
 in the full view after {live.p50:,.0f} ms, p99 {live.p99:,.0f} ms.
   Trino shared this machine's {cores} cores with the broker, Spark, the server and the traffic. With nothing
-  else running, it takes about 0.5 s by key, and 3 s in the full view (docs/operate-views.md).
+  else running, it takes about 0.5 s by key, and 3 s in the full view (docs/live-views.md).
 """
     return text
 

@@ -22,7 +22,7 @@ _TOPICS: Final = (
     "two topics of the table have the same keys: give each topic a table, or add a column to the key that "
     "tells them apart"
 )
-_DOCS: Final = '; or order the records by a column (sequence_by). See docs/architecture.md, "Order"'
+_DOCS: Final = '; or order the records by a column (sequence_by). See docs/architecture/records.md, "Order"'
 
 _logger = logging.getLogger(__name__)
 

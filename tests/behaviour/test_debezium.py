@@ -1,7 +1,7 @@
 """Change events of a real PostgreSQL, by a real Debezium: every read path shows what the database has.
 
 Goal: after each kind of change, the table, lookups and extracts equal a SELECT, row for row; what can't be
-told from the events is in quarantine, and a plain statement mends it. Method: what docs/formats.md shows a
+told from the events is in quarantine, and a plain statement mends it. Method: what docs/formats shows a
 user, in Avro with REPLICA IDENTITY FULL, and beside it the same table in JSON, with partial updates and the
 usual identity.
 """
@@ -344,7 +344,7 @@ def the_tables_are_truncated(shop: Shop) -> None:
 
 
 def the_tables_are_made_again(shop: Shop) -> None:
-    """As docs/formats.md says how to go on after a TRUNCATE."""
+    """As docs/formats says how to go on after a TRUNCATE."""
     assert shop.server is not None
     for table in TABLES:
         shop.connect.halt(table)

@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md on real parts: from `table create` to lookups, before and after commits.
+"""The examples of docs/formats on real parts: from `table create` to lookups, before and after commits.
 
 On Spark, its workers read the records, and ask the registry themselves.
 """

@@ -1,4 +1,4 @@
-"""What docs/formats.md shows: tables, and records with what becomes of them."""
+"""What docs/formats shows: tables, and records with what becomes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.schemas.protobuf_compiler import compiled
 from thermocline.settings import TableSettings
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "formats.md"
+PAGES: Final = sorted((Path(__file__).parents[2] / "docs" / "formats").glob("*.md"))
 _EXAMPLE: Final = re.compile(
     r"```toml\n(?P<toml>(?:(?!```).)*)```\n+"
     r"(?:```json\n(?P<schemas>(?:(?!```).)*)```\n+)?"
@@ -53,7 +53,7 @@ class Example:
 
 
 def _examples() -> Iterator[Example]:
-    for match in _EXAMPLE.finditer(PAGE.read_text()):
+    for match in _EXAMPLE.finditer("\n".join(page.read_text() for page in PAGES)):
         ((name, section),) = tomllib.loads(match["toml"])["tables"].items()
         records = tuple(_records(match["rows"]))
         yield Example(name, match["toml"], TableSettings(**section), records, _registered(match, section))

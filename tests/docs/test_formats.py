@@ -1,4 +1,4 @@
-"""The examples in docs/formats.md: each record becomes what the page says."""
+"""The examples in docs/formats: each record becomes what the page says."""
 
 from __future__ import annotations
 

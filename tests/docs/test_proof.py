@@ -1,4 +1,4 @@
-"""What `docs/proof.md` points at exists: every test, module and make target that it names."""
+"""What the pages of proof point at exists: every test, module and make target that they name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROOF = (ROOT / "docs" / "proof.md").read_text()
+PROOF = "\n".join((ROOT / "docs" / page).read_text() for page in ("proof.md", "torture.md"))
 TEST = re.compile(r"`((?:tests/)?[a-z_/]+\.py)(?:::(test_[a-z0-9_]+))?`")
 MODULE = re.compile(r"python -m (tests(?:\.[a-z_]+)+)")
 TARGET = re.compile(r"`make ([a-z]+)")

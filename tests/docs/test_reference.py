@@ -51,6 +51,25 @@ def commands_of(command: Any, path: str = "") -> Iterator[str]:
 COMMANDS = list(commands_of(all_commands()))
 
 
+WORDS_MAX = 2_500
+"""Of a page that is read from its beginning to its end."""
+
+
+@pytest.mark.parametrize(
+    "page", [one for one in PAGES if one.parent != REFERENCE], ids=lambda page: page.name
+)
+def test_a_page_is_read_in_one_go(page: Path) -> None:
+    assert len(page.read_text().split()) <= WORDS_MAX
+
+
+def test_the_index_names_every_page() -> None:
+    indexes = [DOCS / "README.md", DOCS / "architecture" / "README.md", DOCS / "formats" / "README.md"]
+    named = {(page.parent / path).resolve() for page in indexes for path, _ in LINK.findall(page.read_text())}
+    named |= {(DOCS / path).resolve() for path, _ in LINK.findall((DOCS / "decisions.md").read_text())}
+    left = [page for page in PAGES if page.resolve() not in named and page.parent.name != "runbooks"]
+    assert [str(page.relative_to(DOCS)) for page in left if page not in indexes] == []
+
+
 @pytest.mark.parametrize("name", generate.PAGES)
 def test_a_generated_page_is_what_the_code_says(name: str) -> None:
     assert (REFERENCE / name).read_text() == generate.PAGES[name](), "out of date: make docs"

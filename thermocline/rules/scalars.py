@@ -1,7 +1,7 @@
 """Typed values as text: the same in a record, in a URL and on the command line.
 
 Each function takes the text of one value and gives its natural Python value, or raises ``ValueError`` with
-a plain phrase. The rules are those of the record rule (docs/architecture.md).
+a plain phrase. The rules are those of the record rule (docs/architecture/records.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON documents: one JSON object each, read by the record rule.
 
-The rule stands in docs/architecture.md, "The record rule (JSON)".
+The rule stands in docs/architecture/records.md, "The record rule (JSON)".
 
 `JsonObject` reads the columns. What it lets through although the rule does not is caught here: invalid UTF-8
 in fields that no column asks for, and documents nested more deeply, or with longer names, than every reader

@@ -3,7 +3,7 @@
 ``{"schema": ..., "payload": ...}`` is what the converter makes of a key or a value while its
 ``schemas.enable`` is on, as it is by default. `envelope` takes such documents apart, so that all else deals
 with the payload alone; `documents` reads payloads by their schemas, by what `fitting` says of a column.
-The rule stands in docs/formats.md, "Schemas in the records".
+The rule stands in docs/formats/schemas.md, "Schemas in the records".
 """
 
 from __future__ import annotations

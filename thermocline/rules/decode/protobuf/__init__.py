@@ -1,7 +1,7 @@
 """Protobuf records: a message each, by the schema of its writer.
 
 `reader` takes columns out of messages; `fitting` says which types of fields a column takes, and what makes
-its value of theirs; `json_values` makes what a ``json`` column has. The rule stands in docs/architecture.md,
+its value of theirs; `json_values` makes what a ``json`` column has. The rule stands in docs/architecture/records.md,
 "The record rule (Protobuf)".
 """
 
