@@ -123,26 +123,31 @@ class _Limits:
 
 
 def _exit_code(report: dict[str, Any]) -> int:
-    problems: list[int] = [entry["error"]["exit_code"] for entry in report["tables"] if "error" in entry]
-    stopped = {entry.get("owner", {}).get("stopped_by") for entry in report["tables"] if "error" not in entry}
-    problems += [error.exit_code for code, error in all_errors().items() if code in stopped]
+    tables = report["tables"]
+    problems = _problems_of(tables)
     is_away = any(_is_away(source, report[source]) for source in StatusSource if source in report)
-    if (
-        is_away
-        or ExitCode.UNAVAILABLE in problems
-        or any("unanswered" in entry for entry in report["tables"])
-    ):
+    if is_away or ExitCode.UNAVAILABLE in problems or any("unanswered" in entry for entry in tables):
         return ExitCode.UNAVAILABLE
     if problems:
         return max(problems)
-    if any(entry.get("owner", {}).get("is_gone") for entry in report["tables"]):
-        return ExitCode.BAD_ANSWER
-    if "server" in report:
-        served = _served_tables(report["server"])
-        answers = [served.get(entry["table"], {}) for entry in report["tables"]]
-        if not all(answer.get("ready") and not answer.get("stale") for answer in answers):
-            return ExitCode.BAD_ANSWER
-    return ExitCode.DONE
+    is_gone = any(entry.get("owner", {}).get("is_gone") for entry in tables)
+    return ExitCode.BAD_ANSWER if is_gone or not _is_served(report) else ExitCode.DONE
+
+
+def _problems_of(tables: Sequence[dict[str, Any]]) -> list[int]:
+    """The exit codes of what is wrong with the tables, and of what stopped their owners."""
+    problems: list[int] = [entry["error"]["exit_code"] for entry in tables if "error" in entry]
+    stopped = {entry.get("owner", {}).get("stopped_by") for entry in tables if "error" not in entry}
+    return problems + [error.exit_code for code, error in all_errors().items() if code in stopped]
+
+
+def _is_served(report: dict[str, Any]) -> bool:
+    """Whether the server, if it was asked, has all tables ready and none stale."""
+    if "server" not in report:
+        return True
+    served = _served_tables(report["server"])
+    answers = [served.get(entry["table"], {}) for entry in report["tables"]]
+    return all(answer.get("ready") and not answer.get("stale") for answer in answers)
 
 
 def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:

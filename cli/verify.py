@@ -83,13 +83,10 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
-    if sample is not None and (entity or key):
-        raise BadParameter(name="--sample", problem="give --sample or --entity, not both")
+    parts = _entity_parts(entity, key, sample)
     if not watch and (rounds is not None or keep_going):
         option = "--keep-going" if rounds is None else "--rounds"
         raise BadParameter(name=option, problem="it goes with --watch")
-    if key and not entity:
-        raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
     from thermocline.cli.read import parse_key
     from thermocline.cli.stopping import orderly_end, stop_event
     from thermocline.cli.verify_progress import shown_progress
@@ -101,7 +98,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     choices = Choices(
         seed=random.randrange(SEED_MAX) if seed is None else seed,
         sample=sample,
-        entity=parse_key([*(entity or ()), *(key or ())]) if entity else None,
+        entity=parse_key(parts) if parts else None,
         lookups=POOL if watch else LOOKUPS,
         shown=shown,
         memory_bytes=memory_mb * MEGABYTE,
@@ -121,6 +118,15 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
             watching = VerifyWatch(verifier, lookups, report, LOOKUPS)
             _watch(watching.rounds(stop, rounds), keep_going, as_json)
         return _code(report)
+
+
+def _entity_parts(entity: list[str] | None, key: list[str] | None, sample: int | None) -> list[str]:
+    """The columns of --entity, as they were given. Raises `BadParameter`."""
+    if sample is not None and (entity or key):
+        raise BadParameter(name="--sample", problem="give --sample or --entity, not both")
+    if key and not entity:
+        raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
+    return [*(entity or ()), *(key or ())]
 
 
 def _code(report: Report) -> ExitCode:

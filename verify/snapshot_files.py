@@ -7,7 +7,7 @@ each manifest once, and holds the list of files of one snapshot at a time, howev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -78,15 +78,13 @@ class _ManifestFiles:
         before: dict[FileId, ListedFile] = {}
         touched: set[FileId] = set()
         for path in [path for path in self.manifests if path not in manifests]:
-            for file in self.manifests.pop(path):
-                self._count(file, -1, before, touched)
+            self._count_all(self.manifests.pop(path), -1, before, touched)
         for one, read in zip(new, pool.map(lambda one: _read(io, one), new), strict=True):
             if isinstance(read, str):
                 self.unreadable[one.manifest_path] = read
-                continue
-            self.manifests[one.manifest_path] = read
-            for file in read:
-                self._count(file, 1, before, touched)
+            else:
+                self.manifests[one.manifest_path] = read
+                self._count_all(read, 1, before, touched)
         return SnapshotFiles(
             link=link,
             live=self.live,
@@ -95,6 +93,12 @@ class _ManifestFiles:
             twice=tuple(one[0] for one in touched if self.counts[one] > 1),
             unreadable=dict(self.unreadable),
         )
+
+    def _count_all(
+        self, files: Iterable[ListedFile], by: int, before: dict[FileId, ListedFile], touched: set[FileId]
+    ) -> None:
+        for file in files:
+            self._count(file, by, before, touched)
 
     def _count(
         self, file: ListedFile, by: int, before: dict[FileId, ListedFile], touched: set[FileId]

@@ -287,6 +287,22 @@ def _unknown(
     waiting = next((one for one in heard.waiting if _may_win(one, origin, ground.reading)), None)
     if waiting is not None:  # safety: replay-quarantined-too
         yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay that one first"
+    yield from _unknown_rivals(candidate, batch, heard, ground)
+    yield from _unknown_later(origin, before, ground)
+    # On a compacted topic, too: what took the record's place there may have been dropped in its turn.
+    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:  # safety: replay-record-gone
+        yield "the log holds no record at its place any more"
+    if ground.compacted and ground.is_keyed_by_value:  # safety: replay-compacted-by-another-key
+        yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
+    if heard.hiding is not None:  # safety: replay-hidden-tombstone
+        yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
+
+
+def _unknown_rivals(
+    candidate: Candidate, batch: int, heard: CandidateEvidence, ground: TableContext
+) -> Iterator[str]:
+    """The reasons why a record of the key in another partition of the batch may decide."""
+    origin = candidate.origin
     others = (one.origin for one in heard.last if one.origin.place != origin.place)
     rivals = [one for one in others if _batch(one, ground.reading) == batch]
     if candidate.is_partial and rivals:
@@ -297,6 +313,10 @@ def _unknown(
             f"its batch has a record of its key in another partition, {rivals[0]}, and compaction may have "
             "dropped records whose times decided between them"
         )
+
+
+def _unknown_later(origin: Origin, before: int, ground: TableContext) -> Iterator[str]:
+    """The reasons why the log may have lost a later record of the key."""
     for topic, partition, start in ground.starts.items():
         place = (topic, partition)
         is_own = place == origin.place
@@ -311,13 +331,6 @@ def _unknown(
                 f"{topic} is compacted, and what came after the record may be older than {kept_seconds:g} s: "
                 "a tombstone of its key may be gone"
             )
-    # On a compacted topic, too: what took the record's place there may have been dropped in its turn.
-    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:  # safety: replay-record-gone
-        yield "the log holds no record at its place any more"
-    if ground.compacted and ground.is_keyed_by_value:  # safety: replay-compacted-by-another-key
-        yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
-    if heard.hiding is not None:  # safety: replay-hidden-tombstone
-        yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
 
 
 def _may_be_later(origin: Origin, times_ms: Times, ground: TableContext) -> bool:

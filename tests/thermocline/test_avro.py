@@ -298,7 +298,7 @@ def test_a_field_that_the_writers_schema_lacks_is_null_and_bad_in_the_key() -> N
         columns={"k": "int", "b": "string"}, value_schema=json.dumps(schema),
     )  # fmt: skip
     (bad,) = decoder_for(table).decode([None], [number(1)]).bad
-    assert (bad.stage, bad.reason) == (Stage.KEY, "k (int): there is none")
+    assert (bad.stage, bad.reason) == (Stage.KEY, "k (int): missing")
     assert decoder_for(events({"a": "int", "b": "string"}, schema)).decode([None], [number(1)]).columns == {
         "a": [1],
         "b": [None],
@@ -590,8 +590,8 @@ def test_a_schema_where_none_is_read_by_it_is_a_problem() -> None:
             value_schema='"int"',
             key_schema='"int"',
         )
-    assert "value_schema_file is given" in str(refused.value)
-    assert "key_schema_file is given" in str(refused.value)
+    assert "value_schema_file needs format" in str(refused.value)
+    assert "key_schema_file needs key_format" in str(refused.value)
     with pytest.raises(ConfigInvalid, match="schema_framed"):
         events({"a": "int"}, None, schema_framed=True)
 

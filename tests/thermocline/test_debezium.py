@@ -281,7 +281,7 @@ def test_a_placeholder_may_be_spelled_in_bytes() -> None:
         ({"unavailable_value_placeholder": ""}, "is empty"),
         ({"unavailable_value_placeholder": "hex:"}, "is empty"),
         ({"unavailable_value_placeholder": "hex:5"}, "not hexadecimal"),
-        ({"unavailable_value_placeholder": "x", "envelope": "plain"}, 'set envelope = "debezium"'),
+        ({"unavailable_value_placeholder": "x", "envelope": "plain"}, 'needs envelope = "debezium"'),
     ],
 )
 def test_a_placeholder_that_can_be_none_is_refused(settings: dict[str, Any], problem: str) -> None:

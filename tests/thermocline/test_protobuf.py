@@ -479,7 +479,7 @@ def test_a_key_that_the_writers_schema_lacks_is_bad() -> None:
         value_message="app.Row",
     )  # fmt: skip
     decoded = decoder_for(table).decode([None], [body(text="a")])
-    assert [(bad.stage, bad.reason) for bad in decoded.bad] == [(Stage.KEY, "k (string): there is none")]
+    assert [(bad.stage, bad.reason) for bad in decoded.bad] == [(Stage.KEY, "k (string): missing")]
 
 
 def test_a_symbol_by_its_path_says_that_a_record_deletes() -> None:
@@ -599,7 +599,7 @@ def test_a_definition_carries_its_schemas_and_says_what_is_wrong_with_one() -> N
         events(ALL, ROW, None)
     with pytest.raises(ConfigInvalid, match=r"it has no message app\.Nobody"):
         events(ALL, ROW, "app.Nobody")
-    with pytest.raises(ConfigInvalid, match="value_message is about a value_schema_file of Protobuf"):
+    with pytest.raises(ConfigInvalid, match="value_message needs a Protobuf value_schema_file"):
         LiveTable.build(
             name="t", identifier="app.t", topics=["t"], key=["k"], columns={"k": "int"}, value_message="M"
         )

@@ -202,18 +202,7 @@ def reading_of(
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
-    lives: dict[Place, Life] = {}
-    for topic, partition, _ in seam.items():
-        place = (topic, partition)
-        first, begins = starts.get(topic, (0, None))
-        began: int | None
-        if place not in states[first].seam:
-            first, began = _joined(states, first, place)
-        elif begins is not None:  # another log since that snapshot
-            began = begins[place]
-        else:
-            began = states[0].seam[place] if is_whole else _accepted_from(accepted, place)
-        lives[place] = Life(began, first, tuple(state.seam[place] for state in states[first:]))
+    lives = _lives(states, starts, None if is_whole else accepted)
     kinds = [str(entry.get("code", "")) for entry in accepted]
     moved = [entry for entry, kind in zip(accepted, kinds, strict=True) if kind not in _SAME_LOG]
     replaced = {*starts, *(topic for entry in moved for topic in _topics_of(entry, seam.topics))}
@@ -308,6 +297,27 @@ def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
     if entry.get("code") == ClusterReplaced.code:
         return set(topics)
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
+
+
+def _lives(
+    states: Sequence[SnapshotState],
+    starts: Mapping[str, tuple[int, Seam | None]],
+    accepted: Sequence[Mapping[str, Any]] | None,
+) -> dict[Place, Life]:
+    """How each partition of the last seam was read; ``accepted`` is None where the first one began it."""
+    lives: dict[Place, Life] = {}
+    for topic, partition, _ in states[-1].seam.items():
+        place = (topic, partition)
+        first, begins = starts.get(topic, (0, None))
+        began: int | None
+        if place not in states[first].seam:
+            first, began = _joined(states, first, place)
+        elif begins is not None:  # another log since that snapshot
+            began = begins[place]
+        else:
+            began = states[0].seam[place] if accepted is None else _accepted_from(accepted, place)
+        lives[place] = Life(began, first, tuple(state.seam[place] for state in states[first:]))
+    return lives
 
 
 def _accepted_from(accepted: Sequence[Mapping[str, Any]], place: Place) -> int | None:

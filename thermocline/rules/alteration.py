@@ -78,36 +78,19 @@ def plan_alteration(
     files = files or {}
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
-    problems += _problems_of_order(current, wanted, files)
-    problems += [
-        f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
-        for topic in current.topics
-        if topic not in wanted.topics  # safety: kept-topics
-    ]
+    problems += [*_problems_of_order(current, wanted, files), *_problems_of_topics(current, wanted)]
     if problems:
         raise AlterationRefused(table=current.name, problems=tuple(problems))
     columns = tuple(_columns_with_ids(current, wanted, last_column_id))
     before = {column.name: column for column in current.columns}
     added = tuple(column for column in columns if column.name not in before)
-    widened = tuple(
-        Widening(column.name, before[column.name].type, column.type)
-        for column in columns
-        if column.name in before and before[column.name].type != column.type
-    )
+    widened = tuple(_widened(before, columns))
     topics = tuple(topic for topic in wanted.topics if topic not in current.topics)
     changes = (
-        *(
-            f"column {column.name} is added as {column.type}; rows that are there have null"
-            for column in added
-        ),
-        *(f"column {one.name} is widened from {one.before} to {one.after}" for one in widened),
+        *_changed_columns(added, widened),
         *_changed_topics(current, wanted, topics),
         *_changed_buckets(current, wanted, files),
-        *(
-            f"{field} becomes {_spelled(getattr(wanted, field))}, from {_spelled(getattr(current, field))}"
-            for field in _free()
-            if getattr(wanted, field) != getattr(current, field)
-        ),
+        *_changed_options(current, wanted),
     )
     in_buckets = with_buckets(current, wanted.buckets_written, files)
     definition = replace(
@@ -147,6 +130,12 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 def _free() -> Iterator[str]:
     """The fields that may be altered as a whole."""
     return (field.name for field in fields(LiveTable) if alteration_of(field) == "free")
+
+
+def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    for topic in current.topics:
+        if topic not in wanted.topics:  # safety: kept-topics
+            yield f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
 
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
@@ -233,6 +222,27 @@ def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int
         else:
             # safety: kept-ids
             yield replace(column, field_id=before.field_id, nested_ids=before.nested_ids)
+
+
+def _widened(before: Mapping[str, Column], columns: Sequence[Column]) -> Iterator[Widening]:
+    for column in columns:
+        known = before.get(column.name)
+        if known is not None and known.type != column.type:
+            yield Widening(column.name, known.type, column.type)
+
+
+def _changed_columns(added: Sequence[Column], widened: Sequence[Widening]) -> Iterator[str]:
+    for column in added:
+        yield f"column {column.name} is added as {column.type}; rows that are there have null"
+    for one in widened:
+        yield f"column {one.name} is widened from {one.before} to {one.after}"
+
+
+def _changed_options(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    for name in _free():
+        ours, theirs = getattr(current, name), getattr(wanted, name)
+        if ours != theirs:
+            yield f"{name} becomes {_spelled(theirs)}, from {_spelled(ours)}"
 
 
 def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str]) -> Iterator[str]:

@@ -99,22 +99,28 @@ class PlainEnvelope:
                 value if value or self._is_named(value, headers_of, index) else None
                 for index, value in enumerate(values)
             ]
-        deletes = [value is None for value in values]
         bad: list[Bad] = []
         events: Sequence[bytes | None] = ()
         if not self._can_delete:
-            empty = (index for index, is_empty in enumerate(deletes) if is_empty)
+            empty = (index for index, value in enumerate(values) if value is None)
             bad = [Bad(index, self._stage, "the value is empty") for index in empty]  # safety: empty-value
         if self._rule is not None:
-            refused: Refusals = {}
-            ops = self._ops(self._rule, values, headers_of, refused)
-            is_deleted = [op in self._rule.values for op in ops]  # safety: delete-rule
-            events = [value if gone else None for value, gone in zip(values, is_deleted, strict=True)]
-            values = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
-            deletes = [value is None for value in values]
-            # What can't be read at all, the format says.
-            bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
+            events, values, bad = self._deleted(self._rule, values, headers_of)
+        deletes = [value is None for value in values]
         return Parts(keys, values, deletes, bad, self._left_out(values), events)
+
+    def _deleted(
+        self, rule: DeleteRule, values: Sequence[bytes | None], headers_of: HeadersOf
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None], list[Bad]]:
+        """The values that delete by the rule, the others, and the records of which it can't be told."""
+        refused: Refusals = {}
+        ops = self._ops(rule, values, headers_of, refused)
+        is_deleted = [op in rule.values for op in ops]  # safety: delete-rule
+        events = [value if gone else None for value, gone in zip(values, is_deleted, strict=True)]
+        others = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
+        # What can't be read at all, the format says.
+        bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
+        return events, others, bad
 
     def _left_out(self, values: Sequence[bytes | None]) -> dict[int, tuple[str, ...]]:
         """The columns that each value leaves out, where it leaves out any."""

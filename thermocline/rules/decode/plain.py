@@ -41,7 +41,7 @@ class PlainDocuments:
                     refused[index] = (column, f"{column.name} ({column.type}): {error}")
                     values.append(None)
                 if text is None and column.name in self._required:
-                    refused[index] = (column, f"{column.name} ({column.type}): there is none")
+                    refused[index] = (column, f"{column.name} ({column.type}): missing")
             found[column.name] = values
         return found
 

@@ -210,7 +210,7 @@ def _refuse_nulls(column: Column, values: Sequence[Any], bad: dict[int, Bad]) ->
     """Records that don't say where they stand in the order; also deletes."""
     for index, value in enumerate(values):
         if value is None and index not in bad:  # safety: sequence-null
-            why = f"{column.name} ({column.type}): it orders the table's records, and there is none"
+            why = f"{column.name} ({column.type}): missing, and it orders the table's records"
             bad[index] = Bad(index, Stage.CONTRACT, why)
 
 

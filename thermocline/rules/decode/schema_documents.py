@@ -164,7 +164,7 @@ class SchemaDocuments:
         self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf
     ) -> dict[Group, list[int]]:
         if self._required:
-            missing = (self._required[0], f"{self._required[0].name}: there is none")
+            missing = (self._required[0], f"{self._required[0].name}: missing")
             refused.update((index, missing) for index, text in enumerate(texts) if text is None)
         if not self._is_framed:
             return {(b"", 0): [index for index, text in enumerate(texts) if text is not None]}

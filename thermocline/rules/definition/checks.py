@@ -41,7 +41,9 @@ def problems_of(table: LiveTable, declared: Sequence[str], key_format: str | Non
     yield from _problems_of_key(table, declared)
     yield from _problems_of_choices(table)
     yield from _problems_of_bounds(table)
+    yield from _problems_of_headers(table)
     yield from _problems_of_formats(table, key_format)
+    yield from _problems_of_deletes(table)
     yield from _problems_of_schemas(table)
     yield from _problems_of_partial_updates(table)
     yield from _problems_of_events(table)
@@ -105,24 +107,14 @@ def _problems_of_choices(table: LiveTable) -> Iterable[str]:
             yield f'{field} is "{getattr(table, field)}", not {" or ".join(known)}'
 
 
-def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[str]:
+def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterator[str]:
     in_key = table.key_from == "key"
-    for column in table.columns:
-        if column.header and column.name in table.key:
-            yield f"the key column {column.name} can't come from a header: use the key or the value"
-        kinds = (*ONE_COLUMN["string"], Kind.BINARY)
-        if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
-            yield f"a header makes no {column.type}, as column {column.name} is: use {', '.join(kinds)}"
     known = ENVELOPED_FORMATS.get(table.envelope)
     if known and not (in_key and {table.format, table.key_format} <= set(known)):
         needs = f'key_from = "key", and keys and values in {" or ".join(known)}'
         yield f'envelope = "{table.envelope}" needs {needs}'
-    if table.delete_when is not None and not (in_key and table.envelope == "plain"):
-        yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
-    if table.delete_when is not None and table.delete_when.path and table.format in ONE_COLUMN:
-        yield f'delete_when has a path, and format = "{table.format}" has no fields: use a header'
     if key_format is not None and not in_key:
-        yield f'key_format is "{key_format}", and key_from = "{table.key_from}" says that keys are not read'
+        yield f'key_format can\'t be set with key_from = "{table.key_from}": keys are not read'
     if in_key:
         columns = tuple(column for column in table.columns if column.name in table.key)
         yield from _problems_of_one_column("key", table.key_format, columns)
@@ -131,18 +123,38 @@ def _problems_of_formats(table: LiveTable, key_format: str | None) -> Iterable[s
     yield from _problems_of_one_column("value", table.format, in_value)
 
 
-def _problems_of_schemas(table: LiveTable) -> Iterable[str]:
+def _problems_of_headers(table: LiveTable) -> Iterator[str]:
+    kinds = (*ONE_COLUMN["string"], Kind.BINARY)
+    for column in table.columns:
+        if column.header and column.name in table.key:
+            yield f"the key column {column.name} can't come from a header: use the key or the value"
+        if column.header and (column.type.kind not in kinds or column.type.epoch is not None):
+            yield f"column {column.name} is {column.type}, but a header can only fill {', '.join(kinds)}"
+
+
+def _problems_of_deletes(table: LiveTable) -> Iterator[str]:
+    if table.delete_when is None:
+        return
+    if table.key_from != "key" or table.envelope != "plain":
+        yield 'delete_when needs key_from = "key", which says whose row goes, and envelope = "plain"'
+    if table.delete_when.path and table.format in ONE_COLUMN:
+        yield f'delete_when has a path, but format = "{table.format}" has no fields: use a header'
+
+
+def _problems_of_schemas(table: LiveTable) -> Iterator[str]:
+    known = " or ".join(FILE_FORMATS)
     if table.value_schema is not None and table.format not in FILE_FORMATS:
-        yield f'value_schema_file is given, and format is "{table.format}", not "{" or ".join(FILE_FORMATS)}"'
-    if table.key_schema is not None and (table.key_from != "key" or table.key_format not in FILE_FORMATS):
-        why = f'key_format is "{table.key_format}"' if table.key_from == "key" else "keys are not read"
-        yield f"key_schema_file is given, and {why}"
-    for part in ("key", "value"):
-        is_protobuf = getattr(table, "format" if part == "value" else "key_format") == "protobuf"
-        if getattr(table, f"{part}_message") and not (is_protobuf and getattr(table, f"{part}_schema")):
-            yield f"{part}_message is about a {part}_schema_file of Protobuf, and there is none"
+        yield f'value_schema_file needs format = {known}, but it is "{table.format}"'
+    if table.key_schema is not None and table.key_from != "key":
+        yield "key_schema_file can't be used: keys are not read"
+    elif table.key_schema is not None and table.key_format not in FILE_FORMATS:
+        yield f'key_schema_file needs key_format = {known}, but it is "{table.key_format}"'
+    if table.value_message and not (table.format == "protobuf" and table.value_schema):
+        yield "value_message needs a Protobuf value_schema_file"
+    if table.key_message and not (table.key_format == "protobuf" and table.key_schema):
+        yield "key_message needs a Protobuf key_schema_file"
     if table.schema_framed and table.value_schema is None and table.key_schema is None:
-        yield "schema_framed is about a value_schema_file or a key_schema_file, and neither is given"
+        yield "schema_framed needs a value_schema_file or a key_schema_file"
 
 
 def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
@@ -156,7 +168,7 @@ def _problems_of_partial_updates(table: LiveTable) -> Iterable[str]:
         known = " or ".join(PARTIAL_FORMATS)
         yield f"partial_updates needs values in {known}: in {table.format}, no column can be left out"
     if table.envelope == "maxwell":
-        yield "partial_updates are not for Maxwell's events, which have whole rows"
+        yield "partial_updates can't be used with Maxwell's events, which have whole rows"
 
 
 def _problems_of_events(table: LiveTable) -> Iterable[str]:
@@ -170,7 +182,7 @@ def _problems_of_events(table: LiveTable) -> Iterable[str]:
 def _problems_of_placeholder(table: LiveTable) -> Iterable[str]:
     setting = table.unavailable_value_placeholder
     if setting != UNAVAILABLE and table.envelope != "debezium":
-        yield 'unavailable_value_placeholder is about Debezium\'s events: set envelope = "debezium"'
+        yield 'unavailable_value_placeholder needs envelope = "debezium"'
     try:
         is_empty = not placeholder_bytes(setting)
     except ValueError:
@@ -186,7 +198,7 @@ def _problems_of_encoding(table: LiveTable) -> Iterable[str]:
     in_keys = table.key_from == "key" and table.key_format in JSON_FORMATS
     is_json = table.envelope != "maxwell" and (in_keys or table.format in JSON_FORMATS)
     if table.binary_encoding != BINARY_ENCODINGS[0] and not is_json:
-        yield "binary_encoding is about bytes in JSON, not about other formats, nor Maxwell's events"
+        yield "binary_encoding only applies to bytes in JSON, and not to Maxwell's events"
 
 
 def _problems_of_sequence(table: LiveTable) -> Iterable[str]:
@@ -195,12 +207,12 @@ def _problems_of_sequence(table: LiveTable) -> Iterable[str]:
         yield f"tombstone_retention_hours is {hours}"
     if not table.sequence_by:
         if table.tombstone_retention_hours != TOMBSTONE_RETENTION_HOURS:
-            yield "tombstone_retention_hours is about tables with sequence_by, and there is none"
+            yield "tombstone_retention_hours needs sequence_by"
         return
     if not table.has_key:
         yield "sequence_by needs a key: without one, each record is a row of its own"
     if table.partial_updates:
-        yield "sequence_by and partial_updates can't both be: of columns left out, order says nothing yet"
+        yield "sequence_by can't be combined with partial_updates yet"
     if len(set(table.sequence_by)) < len(table.sequence_by):
         yield f"sequence_by {spelled(table.sequence_by)} names a column twice"
     columns = {column.name: column for column in table.columns}
@@ -216,7 +228,7 @@ def _problems_of_sequence(table: LiveTable) -> Iterable[str]:
 def _problems_of_sequence_column(table: LiveTable, column: Column) -> Iterable[str]:
     if column.type.kind not in SEQUENCE_KINDS:
         kinds = ", ".join(SEQUENCE_KINDS)
-        yield f"sequence_by can't be a {column.type}, as column {column.name} is: use {kinds}"
+        yield f"column {column.name} is {column.type}, but sequence_by takes only {kinds}"
     if column.is_in_row and table.envelope != "plain":
         yield (
             f"sequence_by has column {column.name}, which is read from the row, and deletes in "
@@ -231,13 +243,11 @@ def _problems_of_one_column(part: str, format_: str, columns: Sequence[Column]) 
     setting = "key_format" if part == "key" else "format"
     if len(columns) != 1:
         names = ", ".join(column.name for column in columns) or "none"
-        yield f'{setting} = "{format_}" makes one column of the {part}, and it has {names}'
+        yield f'{setting} = "{format_}" fills one column from the {part}, but it has {names}'
         return
     (column,) = columns
     if column.type.kind not in kinds or column.type.epoch is not None:
-        yield (
-            f'{setting} = "{format_}" makes no {column.type} of the {part}, as column {column.name} is: use '
-            f"{', '.join(kinds)}"
-        )
+        taken = ", ".join(kinds)
+        yield f'column {column.name} is {column.type}, but {setting} = "{format_}" can only fill {taken}'
     if column.path:
-        yield f'column {column.name} has a path, and {setting} = "{format_}" has no fields'
+        yield f'column {column.name} has a path, but {setting} = "{format_}" has no fields'

@@ -82,7 +82,7 @@ class RecordReader:
             if column.name in self._required:
                 for index, value in enumerate(found[number]):
                     if value is None:  # safety: avro-key-null
-                        refused.setdefault(index, (column, _reason(column, "there is none")))
+                        refused.setdefault(index, (column, _reason(column, "missing")))
         return found
 
     def _converted(
@@ -243,24 +243,38 @@ class _Code:
         elif not targets:
             self._pass(of, depth, level)
         elif here and len(targets) > 1:
-            again = f"q{len(self._lines)}"
-            self._add(depth, f"{again} = p")
-            for group in filter(None, ([inside, *([target] for target in here)])):
-                self._add(depth, f"p = {again}")
-                self._value(of, group, depth, level)
+            self._several(of, here, inside, depth, level)
         elif here:
             self._leaf(of, here[0], depth, level)
         elif of.kind == "record":
-            self._refuse_no_row(of, inside[0], depth)
-            for name, type_ in of.fields:
-                asking = [target.inside() for target in inside if target.path[0] == name]
-                self._value(type_, asking, depth, level + 1)
-            self._lack(of, inside, depth)
+            self._record(of, inside, depth, level)
         else:
-            self._pass(of, depth, level)
-            for target in inside:
-                why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
-                self._refuse(depth, of, target, why)
+            self._without_fields(of, inside, depth, level)
+
+    def _several(
+        self, of: AvroType, here: Sequence[_Target], inside: Sequence[_Target], depth: int, level: int
+    ) -> None:
+        """Reads a value once for what is inside of it, and again for each target that is all of it."""
+        again = f"q{len(self._lines)}"
+        self._add(depth, f"{again} = p")
+        for group in filter(None, ([inside, *([target] for target in here)])):
+            self._add(depth, f"p = {again}")
+            self._value(of, group, depth, level)
+
+    def _record(self, of: AvroType, inside: Sequence[_Target], depth: int, level: int) -> None:
+        """Reads the fields that targets ask for, and passes over the others."""
+        self._refuse_no_row(of, inside[0], depth)
+        for name, type_ in of.fields:
+            asking = [target.inside() for target in inside if target.path[0] == name]
+            self._value(type_, asking, depth, level + 1)
+        self._lack(of, inside, depth)
+
+    def _without_fields(self, of: AvroType, inside: Sequence[_Target], depth: int, level: int) -> None:
+        """Passes over a value that should have fields, and has none."""
+        self._pass(of, depth, level)
+        for target in inside:
+            why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
+            self._refuse(depth, of, target, why)
 
     def _lack(self, of: AvroType, targets: Sequence[_Target], depth: int) -> None:
         """Leaves those as they are whose field a record's type lacks."""

@@ -82,7 +82,7 @@ class MessageReader:
             if column.name in self._required:
                 for index, value in enumerate(found[number]):
                     if value is None:  # safety: protobuf-key-null
-                        refused.setdefault(index, (column, _reason(column, "there is none")))
+                        refused.setdefault(index, (column, _reason(column, "missing")))
             elif self._tells_unset:  # safety: protobuf-unset
                 found[number] = [UNSET if value is None else value for value in found[number]]
         return found
