@@ -40,7 +40,8 @@ from thermocline.process.masking import mask_password
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from thermocline.kafka.log import Log, OpenTransaction
+    from thermocline.kafka.facts import OpenTransaction
+    from thermocline.kafka.log import Log
     from thermocline.rules.seam import Seam
     from thermocline.settings import CatalogSettings, Settings
     from thermocline.views.trino_client import Trino

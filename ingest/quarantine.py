@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-    from thermocline.kafka.log import RecordChunk
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.decode import Bad
 
 # Version 2: every reader knows it, PyIceberg can append to it, and no row of it is ever deleted alone.

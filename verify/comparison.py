@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.iceberg.files import DataFile
-    from thermocline.kafka.log import TopicConfig
+    from thermocline.kafka.facts import TopicConfig
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings

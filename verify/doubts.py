@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, LiveTable
 from thermocline.verify.row_judge import Reason

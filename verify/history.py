@@ -21,7 +21,7 @@ from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
 from thermocline.iceberg.files import ListedFile, open_input, spec_buckets
 from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.sparse_index import load_sparse_index
-from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.process.clock import iso_time
 from thermocline.rules.decode import Decoded, Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, LiveTable

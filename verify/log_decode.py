@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.iceberg.reading import DecidingTimes
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import PARTITION_TIME, PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from thermocline.errors import OffsetsGone, ReadPointGone
-from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.seam import Seam
 from thermocline.verify.entities import Entities
 from thermocline.verify.log_decode import SEGMENT, LogDecoder

@@ -11,7 +11,8 @@ from thermocline.errors import OffsetsGone, ReadPointGone
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.lineage import lineage
 from thermocline.iceberg.reading import Reading
-from thermocline.kafka.log import Log, OffsetRange, read_ranges
+from thermocline.kafka.facts import OffsetRange
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.read_point import READ_AFTER_MAX, ReadPoint
 from thermocline.verify.doubts import second_look
 from thermocline.verify.entities import parameters_of

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.iceberg.catalog import SnapshotState
-    from thermocline.kafka.log import Log, TopicConfig, TopicRetention
+    from thermocline.kafka.facts import TopicConfig, TopicRetention
+    from thermocline.kafka.log import Log
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
 

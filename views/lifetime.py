@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from thermocline.kafka.log import TIMESTAMP_MS_MAX
+from thermocline.kafka.facts import TIMESTAMP_MS_MAX
 from thermocline.process.clock import iso_time
 from thermocline.rules.identity import (
     TRANSACTION_MS_MAX,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
 from thermocline.iceberg.catalog import definition_of, state_of
-from thermocline.kafka.log import TIMESTAMP_MS_MAX
+from thermocline.kafka.facts import TIMESTAMP_MS_MAX
 from thermocline.process.clock import iso_time
 from thermocline.rules.identity import beyond_since_ms, check_source
 from thermocline.views.facts import TableFacts

@@ -21,7 +21,7 @@ from thermocline.views.render_window import LogWindow
 from thermocline.views.sql import comment
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import TopicConfig
+    from thermocline.kafka.facts import TopicConfig
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings, TableSettings, ViewsSettings
     from thermocline.views.facts import TableFacts

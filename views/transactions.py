@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from thermocline.iceberg.catalog import SnapshotState
-    from thermocline.kafka.log import Log, TopicConfig
+    from thermocline.kafka.facts import TopicConfig
+    from thermocline.kafka.log import Log
 
 __all__ = ["has_committed_transactions", "has_open_transaction", "shows_transactions"]
 

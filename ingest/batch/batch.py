@@ -15,7 +15,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
 from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task, written_paths
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.facts import OffsetRange
 from thermocline.process.memory import return_freed_memory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from thermocline.errors import TransactionOpen
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import OpenTransaction
+    from thermocline.kafka.facts import OpenTransaction
     from thermocline.rules.seam import Seam
 
 # Kafka's default transaction.timeout.ms: the broker aborts by itself what is open for longer, so what stays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from thermocline.kafka.log import TIMESTAMP_MS_MAX, OffsetRange
+from thermocline.kafka.facts import TIMESTAMP_MS_MAX, OffsetRange
 from thermocline.rules.partition_time import NO_TIME
 from thermocline.rules.seam import Seam
 

@@ -20,7 +20,8 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
 from thermocline.ingest.quarantine import bad_records, write_quarantine_file
-from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.decode.unread import UnreadFields

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.kafka.log import OffsetRange
+    from thermocline.kafka.facts import OffsetRange
     from thermocline.settings import Settings
 
 T = TypeVar("T")

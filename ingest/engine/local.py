@@ -19,7 +19,7 @@ from thermocline.ingest.engine.beside import Beside
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
-    from thermocline.kafka.log import OffsetRange
+    from thermocline.kafka.facts import OffsetRange
     from thermocline.settings import CatalogSettings
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from thermocline.process.logs import fields
 if TYPE_CHECKING:
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.kafka.log import OffsetRange
+    from thermocline.kafka.facts import OffsetRange
     from thermocline.settings import Settings
 
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some

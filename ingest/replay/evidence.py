@@ -22,7 +22,8 @@ from thermocline.iceberg.reading import DecidingTimes
 from thermocline.ingest.batch.probe import probe
 from thermocline.ingest.batch.stored_rows import rows_at
 from thermocline.ingest.replay.judgement import CandidateEvidence, Found, Origin, TableContext, batch_before
-from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import OFFSET

@@ -20,7 +20,7 @@ from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
-    from thermocline.kafka.log import TopicConfig
+    from thermocline.kafka.facts import TopicConfig
     from thermocline.rules.merging import Merging
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ThermoclineError
-from thermocline.kafka.log import Log, OffsetRange, read_ranges
+from thermocline.kafka.facts import OffsetRange
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.unread import UnreadFields
 

@@ -26,7 +26,7 @@ from thermocline.rules.keys import buckets, encode_table
 from thermocline.rules.partition_time import NO_TIME
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import RecordChunk
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.definition import LiveTable
 
 STORED_KEY_BYTES_MAX: Final = 511  # LMDB's limit, as compiled into its wheels; checked when a file is opened

@@ -22,7 +22,7 @@ from thermocline.serving.hot.record import BUCKET, META_KEY, PLACE
 if TYPE_CHECKING:
     import lmdb
 
-    from thermocline.kafka.log import RecordChunk
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.decode import Decoded
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam

@@ -19,12 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
-from uuid import uuid4
 
 import lmdb
 from msgspec.structs import replace
 
-from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint, failstep
 from thermocline.rules.identity import NEVER_MS
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
@@ -40,26 +38,31 @@ from thermocline.serving.hot.generation import (
 )
 from thermocline.serving.hot.leases import Leases
 from thermocline.serving.hot.manifest import (
-    FORMAT,
     HotManifest,
     Listed,
     Seal,
-    boot_id,
     publish_manifest,
     read_manifest,
 )
 from thermocline.serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
 from thermocline.serving.hot.record import stored_records
 from thermocline.serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlisted
+from thermocline.serving.hot.tier_folder import (
+    GENERATION_SUFFIX,
+    locked,
+    new_path,
+    no_manifest,
+    nothing_from,
+    partition_times_of,
+    tell_readers_to_move,
+)
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import RecordChunk
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.process.clock import Clock
     from thermocline.rules.decode import Decoded
     from thermocline.rules.definition import LiveTable
 
-GENERATION_SUFFIX: Final = ".mdb"
-WRITER_LOCK: Final = "writer.lock"
 # A tier below a snapshot without rows counts as begun this much earlier: the table's first batch, whose
 # snapshot is to fit too, may have been planned just before. Far less than tombstones are kept.
 BEGUN_EARLIER_SECONDS: Final = 60
@@ -105,7 +108,7 @@ class HotTier:
         self._clock = clock
         self._lock = lock
         self._leases = Leases(folder, clock)
-        self._manifest = _no_manifest(definition, source)
+        self._manifest = no_manifest(definition, source)
         self._generations: list[Generation] = []
         self._meta = Meta(0, ())
         self._active_since = clock.monotonic()
@@ -143,7 +146,7 @@ class HotTier:
         """
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as on_error:
-            lock = _locked(folder, definition.name)
+            lock = locked(folder, definition.name)
             on_error.callback(lock.close)
             tier = cls(folder, definition, clock, lock, source)
             times = partition_times or PartitionTimes()
@@ -222,7 +225,7 @@ class HotTier:
         are. All of it becomes visible at once.
         """
         records: dict[bytes, bytes] = {}
-        running = RunningTimes(_partition_times(self._meta.covered))
+        running = RunningTimes(partition_times_of(self._meta.covered))
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
             partition_times_ms = running.take((chunk.topic, chunk.partition), chunk.timestamps_ms).tolist()
@@ -261,7 +264,7 @@ class HotTier:
         """
         held = {part.place: part for part in self._meta.covered}
         times = partition_times or PartitionTimes()
-        added = {part.place: part for part in _nothing_from(new_places, times)}
+        added = {part.place: part for part in nothing_from(new_places, times)}
         assert not held.keys() & added.keys(), "a partition is taken up once"
         self._write({}, tuple(part for _, part in sorted((held | added).items())))
 
@@ -296,7 +299,7 @@ class HotTier:
                 older, newer = smallest_neighbours(self._generations[:-1])
                 if self.has_disk_for(older.used_bytes + newer.used_bytes):
                     laid_over = laid_over_by(self._definition)
-                    self._merge = Merge(_new_path(self.folder), older, newer, laid_over)
+                    self._merge = Merge(new_path(self.folder), older, newer, laid_over)
         elif merge.older not in self._generations or merge.newer not in self._generations:
             merge.abandon()
             self._merge = None
@@ -363,7 +366,7 @@ class HotTier:
         self._meta = metas[-1]
         self._manifest = before
         self._publish(generations, before.seal)
-        new = {part.place: part.start for part in _nothing_from(start, times) if part.place not in self.end}
+        new = {part.place: part.start for part in nothing_from(start, times) if part.place not in self.end}
         if new:
             self.extend(Seam(new), times)
         return True
@@ -377,8 +380,8 @@ class HotTier:
             self._manifest = replace(self._manifest, complete_from_ms=complete_from_ms)
         if before is not None:
             self._manifest = replace(self._manifest, version=before.version)
-            _tell_readers_to_move(self.folder, before)
-        self._meta = Meta(self._manifest.version, _nothing_from(start, times))
+            tell_readers_to_move(self.folder, before)
+        self._meta = Meta(self._manifest.version, nothing_from(start, times))
         self._generations = [self._created(self._meta, MAP_BYTES)]
         self._publish(self._generations, None)
 
@@ -434,7 +437,7 @@ class HotTier:
         self._refused, self._unlisted = 0, {}
 
     def _created(self, meta: Meta, map_bytes: int) -> Generation:
-        generation = Generation(_new_path(self.folder), map_bytes, is_writer=True)
+        generation = Generation(new_path(self.folder), map_bytes, is_writer=True)
         generation.write({}, meta)
         return generation
 
@@ -469,48 +472,3 @@ class HotTier:
             elif name not in kept:
                 failpoint("hot.sweep")
                 delete_files(self.folder / name)
-
-
-def _locked(folder: Path, table: str) -> IO[bytes]:
-    lock = disk.try_lock(folder / WRITER_LOCK)
-    if lock is None:
-        raise NotReady(table=table, detail=f"another tailer writes to {folder}")
-    return lock
-
-
-def _new_path(folder: Path) -> Path:
-    return folder / f"{uuid4().hex}{GENERATION_SUFFIX}"
-
-
-def _no_manifest(definition: LiveTable, source: str) -> HotManifest:
-    return HotManifest(
-        format=FORMAT,
-        boot_id=boot_id(),
-        source=source,
-        complete_from_ms=0,
-        definition=definition.to_json(),
-        definition_version=definition.version,
-        topics=definition.topics,
-        version=0,
-        generations=(),
-        seal=None,
-    )
-
-
-def _nothing_from(start: Seam, times: PartitionTimes) -> tuple[Covered, ...]:
-    return tuple(
-        Covered(topic, partition, first, first, partition_time_ms=times.get((topic, partition)))
-        for topic, partition, first in start.items()
-    )
-
-
-def _partition_times(covered: Iterable[Covered]) -> PartitionTimes:
-    return PartitionTimes({part.place: part.partition_time_ms for part in covered})
-
-
-def _tell_readers_to_move(folder: Path, before: HotManifest) -> None:
-    """Names the manifest to come in the active generation of an earlier tier, where its readers look."""
-    with suppress(lmdb.Error):
-        listed = before.generations[-1]
-        active = Generation(folder / listed.name, listed.map_bytes, is_writer=True)
-        active.write({}, Meta(before.version + 1, active.meta().covered))

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRows
     from thermocline.serving.cold.reader import Entity
     from thermocline.serving.read.caller import Caller
-    from thermocline.serving.read.lookup import Look, TableReader
+    from thermocline.serving.read.look import Look
+    from thermocline.serving.read.lookup import TableReader
     from thermocline.serving.read.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.entity_rows import JsonRows
     from thermocline.serving.cold.reader import Entity
     from thermocline.serving.hot.refused import RefusedRecords
-    from thermocline.serving.read.lookup import Look
+    from thermocline.serving.read.look import Look
 
 BATCH_BYTES_MAX: Final = 64 << 20
 """Of the rows of a batch: it is made as a whole, by the event loop that answers all other lookups."""

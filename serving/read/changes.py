@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.index import ColdFile
     from thermocline.serving.hot.pinned import PinnedHot
     from thermocline.serving.read.extract import _BucketRows
-    from thermocline.serving.read.lookup import ColdSide
+    from thermocline.serving.read.look import ColdSide
     from thermocline.serving.read.selection import Selection
 
 CHANGE_TYPE: Final = "_change_type"

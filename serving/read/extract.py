@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from thermocline.rules.fold import Flags, Indexes
     from thermocline.serving.cold.index import ColdFile
     from thermocline.serving.hot.pinned import PinnedHot
-    from thermocline.serving.read.lookup import ColdSide
+    from thermocline.serving.read.look import ColdSide
     from thermocline.serving.read.selection import Selection
 
 # Large enough that the cost per batch doesn't show, small enough that a few in flight are a few megabytes.

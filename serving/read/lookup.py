@@ -12,10 +12,10 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from time import sleep  # only to let other threads run
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -33,6 +33,7 @@ from thermocline.serving.cold.entity_rows import NO_ENTITY_ROWS, NO_ROWS, Entity
 from thermocline.serving.cold.row_json import RowJson
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords
+from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached
 from thermocline.serving.store import measures
 from thermocline.serving.store.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 
@@ -42,9 +43,8 @@ if TYPE_CHECKING:
     from thermocline.iceberg.files import Deletes
     from thermocline.process.clock import Clock
     from thermocline.serving.cold.entity_rows import JsonRows
-    from thermocline.serving.cold.index import ColdFile, ColdIndex, ColdRows, Snapshots
+    from thermocline.serving.cold.index import ColdFile, ColdIndex, Snapshots
     from thermocline.serving.cold.reader import Entity
-    from thermocline.serving.hot.record import HotRow
     from thermocline.serving.hot.view import HotReader, HotView
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,6 @@ log = logging.getLogger(__name__)
 ENTITY_CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
 # The same with the hot records laid over them; each entry counts what it was made of, too.
 LAID_ROWS_BYTES_MAX: Final = 16 * 1024 * 1024
-# What a hot row and its key take beside their bytes.
-_HIT_OVERHEAD_BYTES: Final = 300
 # Asked for last, per worker and table: these are read again before a switch, 20 to 300 µs each.
 WARM_ENTITIES_MAX: Final = 4_096
 # A commit is served later by this at most; the hot tier has its records all the time.
@@ -65,83 +63,6 @@ REFUSED_SHOWN_MAX: Final = 20
 
 # Each time, the catalog is asked for the table.
 RENEW_SECONDS: Final = 30.0
-
-Hits = Mapping[bytes, "HotRow | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class ColdSide:
-    """One snapshot and what reads it; replaced as a whole when a newer one is served."""
-
-    index: ColdIndex
-    reader: ColdRows
-    rows: RowJson
-
-
-class Look(NamedTuple):
-    """What one view of the hot tier gave, and the snapshot that it is to be laid over.
-
-    ``hits`` has one mapping for each entity asked for: key → row, or None for a tombstone. ``point_number``
-    counts the reader's read points: at the same one, an entity has the same rows. ``known`` has these as they
-    are sent, or None for an entity that was not asked for at this one. ``age_seconds`` is infinite before the
-    log was read to its end for the first time, in every partition that the seam names.
-    """
-
-    cold: ColdSide
-    entities: Sequence[Entity]
-    hits: Sequence[Hits]
-    known: Sequence[JsonRows | None]
-    read_point: ReadPoint
-    read_point_json: bytes
-    point_number: int
-    age_seconds: float
-    is_stale: bool
-
-
-@dataclass(frozen=True, slots=True)
-class HeldView:
-    """A view of the hot tier that stays open until its ``__exit__`` is called, and how old it is."""
-
-    view: HotView
-    age_seconds: float
-
-
-@dataclass(slots=True)
-class _LaidRows:
-    """An entity's rows as they are sent, what they were made of, and the last read point that has them."""
-
-    entity: Entity
-    form: RowJson
-    cold: EntityRows
-    hits: Hits
-    json: JsonRows
-    point_number: int
-
-    @property
-    def weight(self) -> int:
-        """About the bytes of memory that it takes, cold rows included: the other cache may let go of them."""
-        own = len(self.json) if self.hits else 0  # without hits, it is the cold rows' own
-        hot = sum(
-            len(key) + _HIT_OVERHEAD_BYTES + len(row.payload if row else b"")
-            for key, row in self.hits.items()
-        )
-        return self.cold.weight + own + hot + 2 * len(self.entity.prefix) + _HIT_OVERHEAD_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class _Reached:
-    """What the last answer reached, kept with its JSON: most answers share it with the one before.
-
-    ``start`` and ``hot_end`` are those of its view of the hot tier, which fitted the snapshot.
-    """
-
-    index: ColdIndex
-    start: Seam
-    hot_end: Seam
-    read_point: ReadPoint
-    read_point_json: bytes
-    point_number: int
-    has_all_partitions: bool
 
 
 class TableReader:
@@ -177,11 +98,11 @@ class TableReader:
         self._latest: tuple[Any, ColdIndex | None] | None = None  # by its stamp, the last one that was loaded
         self._cold: ColdSide | None = None
         self._renew_at = -math.inf
-        self._reached: _Reached | None = None
+        self._reached: Reached | None = None
         self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
-        self._laid: Bounded[bytes, _LaidRows] = Bounded(LAID_ROWS_BYTES_MAX)
+        self._laid: Bounded[bytes, LaidRows] = Bounded(LAID_ROWS_BYTES_MAX)
 
     @property
     def hot(self) -> HotReader:
@@ -288,7 +209,7 @@ class TableReader:
             is_stale,
         )
 
-    def _found(self, view: HotView, reached: _Reached, entity: Entity) -> tuple[Hits, JsonRows | None]:
+    def _found(self, view: HotView, reached: Reached, entity: Entity) -> tuple[Hits, JsonRows | None]:
         """The hot rows of an entity; where it was asked for at this read point, also all its rows."""
         last = self._laid.get(entity.prefix)
         if last is not None and last.point_number == reached.point_number:  # safety: hits-again
@@ -387,7 +308,7 @@ class TableReader:
             last.point_number = look.point_number
             return last.json
         json = _overlaid(form, entity, cold, hits) if hits else cold.json
-        laid = _LaidRows(entity, form, cold, hits, json, look.point_number)
+        laid = LaidRows(entity, form, cold, hits, json, look.point_number)
         return self._laid.put(entity.prefix, laid, laid.weight).json
 
     def lookup(self, entities: Sequence[Entity]) -> tuple[Look, list[JsonRows]]:
@@ -420,7 +341,7 @@ class TableReader:
         for entity in entities:
             self.counts.lookups[entity.bucket] += 1
 
-    def _age_seconds(self, view: HotView, reached: _Reached) -> float:
+    def _age_seconds(self, view: HotView, reached: Reached) -> float:
         # Nobody knows how much of a partition that is not read yet lies behind the seam.
         is_whole = reached.has_all_partitions
         return view.age_seconds(self._clock.monotonic()) if is_whole else math.inf
@@ -487,7 +408,7 @@ class TableReader:
         if problem is not None:
             raise self.not_ready(problem)
 
-    def _reach(self, index: ColdIndex, view: HotView) -> _Reached:
+    def _reach(self, index: ColdIndex, view: HotView) -> Reached:
         """What an answer from this view and this snapshot reaches, once they are known to fit.
 
         Views share their start and end as objects as long as nothing was written: then the last one holds.
@@ -509,7 +430,7 @@ class TableReader:
         read_point_json = msgspec.json.encode(read_point.to_dict())
         number = next(self._point_numbers)  # unique, whichever thread looks
         has_all = _has_all_partitions(index, view)
-        self._reached = _Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
+        self._reached = Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
         return self._reached
 
 

@@ -15,7 +15,7 @@ from thermocline.serving.read.selection import Selection
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.serving.hot.pinned import PinnedHot
-    from thermocline.serving.read.lookup import ColdSide
+    from thermocline.serving.read.look import ColdSide
     from thermocline.serving.read.wanted import Wanted
 
 __all__ = ["ReadableTable", "TableAt"]

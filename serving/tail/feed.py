@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import HotBytesExceeded, NotReady
-from thermocline.kafka.log import OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import read_ranges
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import AskedSchemas, decoder_for
 from thermocline.rules.seam import Seam

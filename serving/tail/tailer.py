@@ -52,7 +52,8 @@ from thermocline.serving.tail.tailer_status import follower_status, shown, tier_
 if TYPE_CHECKING:
     import threading
 
-    from thermocline.kafka.log import Log, TopicFacts
+    from thermocline.kafka.facts import TopicFacts
+    from thermocline.kafka.log import Log
     from thermocline.kafka.shared_tail import SharedConsumer
     from thermocline.kafka.tail import Tail
     from thermocline.process.clock import Clock

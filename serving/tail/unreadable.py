@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from thermocline.rules.bad_digest import digest_of, merged
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import RecordChunk
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.decode import Bad
     from thermocline.rules.seam import Seam
 

@@ -25,7 +25,7 @@ import pytest
 from psycopg.types.string import TextLoader
 
 from tests.behaviour.change_capture import LocalConnect, LocalRegistry
-from tests.docs.examples import PAGE
+from tests.docs.examples import PAGES
 from tests.ingest.postgres import HOST, local_postgres
 from thermocline.cli import entry
 from thermocline.dev.stack import Command, Stack
@@ -42,7 +42,9 @@ pytestmark = pytest.mark.full
 
 ACCOUNTS, ARTICLES = "accounts", "articles"
 TABLES: Final = (ACCOUNTS, ARTICLES)
-_CHAPTER: Final = re.search(r"### A connector, from PostgreSQL\n.*?\n## ", PAGE.read_text(), re.DOTALL)
+_CHAPTER: Final = re.search(
+    r"### A connector, from PostgreSQL\n.*?\n## ", "\n".join(page.read_text() for page in PAGES), re.DOTALL
+)
 assert _CHAPTER is not None
 _BLOCKS: Final = re.findall(r"```\w+\n(.*?)```", _CHAPTER[0], re.DOTALL)
 SHOWN_SQL, SHOWN_CONNECTOR, SHOWN_TABLE, SHOWN_IN_JSON = _BLOCKS

@@ -18,15 +18,8 @@ from thermocline.dev.broker import LocalKafka
 from thermocline.errors import ConfigInvalid, KafkaUnreachable, RangeIncomplete, TopicMissing
 from thermocline.kafka import shared_tail
 from thermocline.kafka import tail as tail_module
-from thermocline.kafka.log import (
-    READ_STALL_SECONDS,
-    Log,
-    OffsetRange,
-    OpenTransaction,
-    TopicConfig,
-    TopicFacts,
-    read_ranges,
-)
+from thermocline.kafka.facts import OffsetRange, OpenTransaction, TopicConfig, TopicFacts
+from thermocline.kafka.log import READ_STALL_SECONDS, Log, read_ranges
 from thermocline.kafka.tail import Tail
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam

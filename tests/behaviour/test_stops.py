@@ -43,7 +43,8 @@ from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.engine.spark import SparkEngine
 from thermocline.ingest.table.resume import accept_gap
-from thermocline.kafka.log import Log, OffsetRange
+from thermocline.kafka.facts import OffsetRange
+from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.serving.read.encode import READ_POINT_METADATA

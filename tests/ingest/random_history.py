@@ -20,7 +20,7 @@ from thermocline.iceberg.reading import Life, Reading
 from thermocline.ingest.quarantine import SeenRecords
 from thermocline.ingest.replay.judgement import Judgement, Origin, Outcome
 from thermocline.ingest.replay.replay import _Replaying
-from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicFacts
+from thermocline.kafka.facts import OffsetRange, RecordChunk, TopicConfig, TopicFacts
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import Column, LiveTable

@@ -31,7 +31,7 @@ from thermocline.ingest.commit.commit import Committer
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.commit.java_metadata import JavaMetadata
 from thermocline.ingest.table.create import create_java_table
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.facts import OffsetRange
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import buckets, encode_table

@@ -34,7 +34,7 @@ from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
 from thermocline.ingest.batch.bucket_task import run_bucket_task
 from thermocline.ingest.batch.files_by_bucket import after_commit, by_bucket
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.decode import decoder_for, json_row, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, DeleteRule, LiveTable

@@ -12,7 +12,7 @@ from tests.serving.hot_log import DEFINITION, PLACES, START, check, raw_key, raw
 from tests.serving.tail.test_tailer import FakeTail
 from tests.serving.tail.test_tailer_steps import Stepped
 from tests.torture.disks import Disk, enter_namespace
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.view import HotReader

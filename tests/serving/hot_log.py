@@ -6,7 +6,7 @@ import json
 import random
 from dataclasses import dataclass, field
 
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.keys import bucket_of, decode_one, encode_one

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from tests.simulation.kafka import FakeCluster
 from tests.transactions import wait_for_markers
 from thermocline.dev.broker import LocalKafka
-from thermocline.kafka.log import Log, OffsetRange, RecordChunk, read_ranges
+from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.kafka.tail import Tail
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings

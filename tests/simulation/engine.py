@@ -38,7 +38,7 @@ from thermocline.ingest.batch.batch import BatchResult, gather
 from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, count_bad
 from thermocline.ingest.batch.tiers import files_to_merge
-from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold

@@ -20,8 +20,7 @@ from typing import Any
 from tests.manual_clock import ManualClock
 from tests.simulation.partitions import Headers, Partition, Place, Record, Transaction
 from thermocline.errors import KafkaUnreachable, OffsetsGone, RangeIncomplete, TopicMissing
-from thermocline.kafka.log import (
-    CONSUME_RECORDS_MAX,
+from thermocline.kafka.facts import (
     TIMESTAMP_MS_MAX,
     OffsetRange,
     OpenTransaction,
@@ -29,6 +28,7 @@ from thermocline.kafka.log import (
     TopicConfig,
     TopicFacts,
 )
+from thermocline.kafka.log import CONSUME_RECORDS_MAX
 from thermocline.process.clock import Clock
 from thermocline.rules.seam import Seam
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, PARTIAL, definition_json
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Decoded, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf
@@ -68,7 +68,7 @@ def serving_simulated() -> Iterator[None]:
         put("thermocline.serving.hot.generation.open_environment", opened)
         put("thermocline.serving.hot.leases.keep_alive", _keep_alive)
         put("thermocline.serving.hot.manifest.boot_id", lambda: Running.machine.boot_id)
-        put("thermocline.serving.hot.tier.boot_id", lambda: Running.machine.boot_id)
+        put("thermocline.serving.hot.tier_folder.boot_id", lambda: Running.machine.boot_id)
         put("thermocline.serving.hot.tier.stored_records", _stored_records)
         put("thermocline.serving.tail.feed.decoder_for", _decoder)
         put("thermocline.serving.read.lookup.RowJson", cache(RowJson))

@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.clusters import Cluster, Fake, Real
 from thermocline.dev.broker import LocalKafka
 from thermocline.errors import OffsetsGone, RangeIncomplete, TopicMissing
-from thermocline.kafka.log import OffsetRange, OpenTransaction
+from thermocline.kafka.facts import OffsetRange, OpenTransaction
 from thermocline.rules.seam import Seam
 
 POLL_SECONDS = 0.2

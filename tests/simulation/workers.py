@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.machine_clock import MachineClock
     from tests.simulation.world import World
     from thermocline.rules.read_point import ReadPoint
-    from thermocline.serving.read.lookup import Look
+    from thermocline.serving.read.look import Look
 
 STALE_AFTER_SECONDS: Final = 5.0
 USERS: Final = tuple(sorted({key[0] for key in KEYS}))

@@ -32,7 +32,7 @@ from tests.simulation.records import (
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPOCH_PROPERTY, SEAM_PROPERTY
 from thermocline.ingest.commit.change import TableChange, summary_fields
-from thermocline.kafka.log import TopicConfig
+from thermocline.kafka.facts import TopicConfig
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:

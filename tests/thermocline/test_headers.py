@@ -8,7 +8,7 @@ import pytest
 
 from thermocline.ingest.quarantine import bad_records
 from thermocline.ingest.replay.replay import _headers
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersUnreadable

@@ -11,7 +11,7 @@ import pytest
 
 from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.kafka.log import TopicConfig, TopicFacts, TopicRetention, config_of
+from thermocline.kafka.facts import TopicConfig, TopicFacts, TopicRetention, config_of
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.identity import (
     KEPT_MS_MIN,

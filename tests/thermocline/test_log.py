@@ -12,7 +12,8 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.manual_clock import ManualClock
 from thermocline.errors import TopicForbidden
 from thermocline.kafka import log as log_module
-from thermocline.kafka.log import Log, OffsetRange, TopicConfig, config_of, read_ranges
+from thermocline.kafka.facts import OffsetRange, TopicConfig, config_of
+from thermocline.kafka.log import Log, read_ranges
 from thermocline.kafka.tail import SILENCE_SECONDS_MAX, Tail
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings

@@ -18,7 +18,7 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.reading import Place, Reading, reading_of
 from thermocline.iceberg.rows import rows_schema, with_keys
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.partition_time import PartitionTimes

@@ -22,7 +22,7 @@ from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.reading import Reading, reading_of
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.fold import winners

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from tests.verify.story import definition_of
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
 from thermocline.verify.doubts import Doubts, Origin, offsets_of

@@ -15,7 +15,7 @@ from tests.verify.story import TOPIC, Story, definition_of
 from thermocline.cli.verify_read_paths import _hot_here
 from thermocline.errors import ExitCode, OffsetsGone, ReadPointGone, StorageFailed
 from thermocline.iceberg.reading import Reading
-from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.process.clock import SystemClock
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.read_point import ReadPoint

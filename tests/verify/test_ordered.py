@@ -17,7 +17,7 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.reading import Place, reading_of
 from thermocline.iceberg.rows import rows_schema, with_keys
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam

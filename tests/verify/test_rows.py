@@ -13,7 +13,7 @@ import pytest
 
 from tests.tier import quick_or_full
 from tests.verify.story import LARGE, TOPIC, Record, Story
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.verify.doubts import Doubts, offsets_of
 from thermocline.verify.log_decode import LogDecoder
 from thermocline.verify.report import Report

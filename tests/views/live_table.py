@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from tests.partition_spec import partition_spec_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SUMMARY_SEAM, summary_of
-from thermocline.kafka.log import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
+from thermocline.kafka.facts import OpenTransaction, TopicConfig, TopicFacts, TopicRetention
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 

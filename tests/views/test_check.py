@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.views.test_lifetime import APPENDED, BY_PRODUCER, COMPACTED, FOR_EVER, KEPT, facts
-from thermocline.kafka.log import TopicConfig, TopicRetention, retention_of
+from thermocline.kafka.facts import TopicConfig, TopicRetention, retention_of
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
 from thermocline.views.check import check_topics, check_trino
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.views.live_table import CLUSTER, DAY_MS
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.kafka.log import TIMESTAMP_MS_MAX, TopicConfig, TopicRetention
+from thermocline.kafka.facts import TIMESTAMP_MS_MAX, TopicConfig, TopicRetention
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.views.facts import TableFacts

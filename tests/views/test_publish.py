@@ -29,7 +29,7 @@ from thermocline.errors import (
     ViewForeign,
 )
 from thermocline.iceberg.catalog import open_catalog
-from thermocline.kafka.log import OpenTransaction, TopicConfig
+from thermocline.kafka.facts import OpenTransaction, TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.hot_columns import GROUP

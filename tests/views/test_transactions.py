@@ -10,7 +10,7 @@ import pytest
 
 from tests.views.live_table import APPENDED, DAY_MS, commit
 from tests.views.test_publish import World, at
-from thermocline.kafka.log import TopicConfig
+from thermocline.kafka.facts import TopicConfig
 from thermocline.rules.seam import Seam
 from thermocline.views import transactions
 from thermocline.views.transactions import has_committed_transactions

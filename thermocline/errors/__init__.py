@@ -28,6 +28,13 @@ from thermocline.errors.http import (
     RouteNotFound,
     UnsupportedMediaType,
 )
+from thermocline.errors.jobs import (
+    ExtractJobDiffers,
+    ExtractJobFailed,
+    ExtractJobNotFound,
+    ExtractJobsOff,
+    ExtractsBusy,
+)
 from thermocline.errors.ours import (
     InternalError,
     VerdictBad,
@@ -40,15 +47,17 @@ from thermocline.errors.query import (
     ViewForeign,
     ViewsLate,
 )
+from thermocline.errors.records import (
+    BadRecord,
+    DeadLetterRefused,
+    RangeIncomplete,
+    TooManyBadRecords,
+    TransactionOpen,
+)
 from thermocline.errors.request import (
     AnswerUnsafe,
     BadParameter,
     ChangesUnknown,
-    ExtractJobDiffers,
-    ExtractJobFailed,
-    ExtractJobNotFound,
-    ExtractJobsOff,
-    ExtractsBusy,
     HotBytesExceeded,
     LiveViewRefused,
     LookupsBusy,
@@ -76,25 +85,20 @@ from thermocline.errors.root import (
     first_line,
 )
 from thermocline.errors.source import (
-    BadRecord,
     ClusterReplaced,
-    DeadLetterRefused,
     FactsDiffer,
     KafkaUnreachable,
     OffsetsGone,
     PartitionsShrunk,
-    RangeIncomplete,
     RebaseRefused,
     RegistryUnreachable,
     SeamBeyondLog,
     SourceError,
     TombstonesGone,
-    TooManyBadRecords,
     TopicCompacted,
     TopicForbidden,
     TopicMissing,
     TopicReplaced,
-    TransactionOpen,
 )
 from thermocline.errors.table import (
     CatalogUnreachable,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from confluent_kafka import TopicPartition
 
 from thermocline.kafka.admin import admin_client
-from thermocline.kafka.log import CONSUME_RECORDS_MAX, Message, consumer_of, offsets_gone, take
+from thermocline.kafka.facts import Message
+from thermocline.kafka.log import CONSUME_RECORDS_MAX, consumer_of, offsets_gone, take
 from thermocline.kafka.tail import END_PROBE_SECONDS, TAIL_CONFIG, Place, Probes, assignment
 
 if TYPE_CHECKING:

@@ -16,15 +16,13 @@ from confluent_kafka.admin import AdminClient
 
 from thermocline.errors import KafkaUnreachable, OffsetsGone, TopicForbidden
 from thermocline.kafka.admin import admin_client
+from thermocline.kafka.facts import Message, RecordChunk, TopicFacts
 from thermocline.kafka.log import (
     CONSUME_RECORDS_MAX,
     LATEST,
     OFFSET_OUT_OF_LOG,
     PARTITION_END,
     REQUEST_TIMEOUT_SECONDS,
-    Message,
-    RecordChunk,
-    TopicFacts,
     consumer_of,
     is_forbidden,
     is_topic_missing,

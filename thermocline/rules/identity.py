@@ -10,7 +10,8 @@ from thermocline.process.clock import iso_time
 from thermocline.rules.seam import Seam, check_against_log
 
 if TYPE_CHECKING:
-    from thermocline.kafka.log import Log, TopicConfig, TopicRetention
+    from thermocline.kafka.facts import TopicConfig, TopicRetention
+    from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
 
 KEPT_MS_MIN: Final = 600_000

@@ -5,7 +5,7 @@ from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.plan import Batch
 from thermocline.ingest.batch.read_task import ReadReport
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.facts import OffsetRange
 from thermocline.rules.definition import OnError
 from thermocline.rules.seam import Seam
 

@@ -19,7 +19,7 @@ from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, ReadReport, ReadTask
 from thermocline.ingest.engine import local
 from thermocline.ingest.engine.local import LocalEngine
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.facts import OffsetRange
 from thermocline.settings import CatalogSettings
 
 PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]

@@ -15,7 +15,7 @@ from thermocline.ingest.batch.plan import (
     split_for_tasks,
     with_new_partitions,
 )
-from thermocline.kafka.log import OffsetRange
+from thermocline.kafka.facts import OffsetRange
 from thermocline.rules.seam import Seam
 
 offsets = st.dictionaries(

@@ -16,7 +16,7 @@ from tests.ingest.one_bucket import DEFINITION
 from thermocline.errors import EngineFailed, KafkaUnreachable, StorageFailed, ThermoclineError
 from thermocline.ingest.batch import read_task as module
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
-from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
 

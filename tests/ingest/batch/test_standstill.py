@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from thermocline.ingest.batch.open_transactions import PATIENCE_SECONDS, Standstill
-from thermocline.kafka.log import OpenTransaction
+from thermocline.kafka.facts import OpenTransaction
 from thermocline.rules.seam import Seam
 
 SEAM = Seam.of({"t": {0: 10, 1: 5}})

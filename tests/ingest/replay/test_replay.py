@@ -59,7 +59,7 @@ from thermocline.ingest.replay.judgement import (
     newest_first,
 )
 from thermocline.ingest.replay.replay import Replayed
-from thermocline.kafka.log import TopicConfig
+from thermocline.kafka.facts import TopicConfig
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.columns import Column
 from thermocline.rules.fold import fold

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from thermocline.ingest.table.progress import NOTES_PER_RETENTION, is_note_due
-from thermocline.kafka.log import TopicConfig
+from thermocline.kafka.facts import TopicConfig
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.identity import KEPT_MS_MIN
 

@@ -29,7 +29,7 @@ from thermocline.serving.hot.file_version import file_version
 from thermocline.serving.hot.pinned import PinnedHot
 from thermocline.serving.hot.scan import SCHEMA
 from thermocline.serving.read.extract import Extract
-from thermocline.serving.read.lookup import ColdSide
+from thermocline.serving.read.look import ColdSide
 from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.wanted import Wanted
 

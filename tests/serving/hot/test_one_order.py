@@ -19,7 +19,7 @@ from tests.manual_clock import ManualClock
 from thermocline.ingest.batch.accounting import greatest_times
 from thermocline.ingest.batch.plan import Batch, plan_batch, split_for_tasks
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
-from thermocline.kafka.log import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.fold import fold, overlay

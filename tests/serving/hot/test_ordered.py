@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.manual_clock import ManualClock
-from thermocline.kafka.log import RecordChunk
+from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.keys import encode_one

@@ -30,7 +30,7 @@ from thermocline.errors import (
 from thermocline.iceberg import catalog as catalogs
 from thermocline.iceberg import leases
 from thermocline.iceberg.leases import write_lease
-from thermocline.kafka.log import OffsetRange, RecordChunk, TopicConfig, TopicRetention
+from thermocline.kafka.facts import OffsetRange, RecordChunk, TopicConfig, TopicRetention
 from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam

@@ -17,7 +17,7 @@ import pytest
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog
 from thermocline.errors import KafkaUnreachable, OffsetsGone
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.kafka.log import RecordChunk, TopicConfig, TopicFacts
+from thermocline.kafka.facts import RecordChunk, TopicConfig, TopicFacts
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.serving.store.layout import TAILER_STATUS

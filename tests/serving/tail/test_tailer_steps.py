@@ -15,7 +15,7 @@ from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START
 from tests.serving.tail.test_tailer import ALTERED, SOURCE, FakeTail, Kafka, snapshot
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.kafka.log import RecordChunk, TopicFacts
+from thermocline.kafka.facts import RecordChunk, TopicFacts
 from thermocline.rules.identity import check_tombstones
 from thermocline.rules.seam import Seam
 from thermocline.serving.store.layout import TAILER_STATUS
