@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from thermocline.errors import RangeIncomplete, ThermoclineError
+from thermocline.errors import ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
 from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task, written_paths
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
-from thermocline.kafka.facts import OffsetRange
 from thermocline.process.memory import return_freed_memory
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+
+    from thermocline.ingest.batch.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class BatchResult:
 
 
 def gather(
-    results: Iterable[tuple[int, bytes]], planned: Sequence[OffsetRange], io: FileIO, quarantine_io: FileIO
+    results: Iterable[tuple[int, bytes]], source: Source, io: FileIO, quarantine_io: FileIO
 ) -> BatchResult:
     """The batch's result from its tasks' results, (bucket, encoded); reports have a bucket of their own.
 
     When this raises, the files that the tasks wrote are deleted: no commit will name them.
 
     Raises:
-        RangeIncomplete: what the reports say was covered is not what was planned.
+        RangeIncomplete: what the reports say was covered is not all of the source.
         ThermoclineError: what ended a task.
     """
     failpoint("batch.gathered")
@@ -50,7 +51,7 @@ def gather(
         else:
             buckets.append(msgspec.msgpack.decode(result, type=BucketResult))
     try:
-        _check(reports, planned)
+        _check(reports, source)
     except ThermoclineError:
         delete_files(io, written_paths(buckets))
         delete_files(quarantine_io, [path for report in reports for path in report.quarantine_files])
@@ -62,13 +63,13 @@ Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Writer = Callable[[tuple[Any, ...], pa.Table], pa.Table]
 
 
-def reader(task: ReadTask, ranges: Sequence[Sequence[OffsetRange]]) -> Reader:
+def reader(task: ReadTask, source: Source) -> Reader:
     """From batches with the numbers of read tasks (``id``) to packed buckets (``bucket``, ``stream``)."""
 
     def read(ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in ids:
             for index in batch.column("id").to_pylist():
-                yield from run_read_task(task, ranges[index])
+                yield from run_read_task(task, source, index)
                 return_freed_memory()
 
     return read
@@ -109,23 +110,9 @@ def _result(bucket: int, result: bytes) -> pa.Table:
     return pa.table({"bucket": pa.array([bucket], pa.int32()), "result": pa.array([result], pa.binary())})
 
 
-def _check(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:
+def _check(reports: Sequence[ReadReport], source: Source) -> None:
     for report in reports:
         if report.error is not None:
             # safety: a-read-task's-error-ends-the-batch
             raise pickle.loads(report.error)  # noqa: S301  made by a worker of ours a moment ago
-    _check_coverage(reports, planned)  # safety: beh-coverage, coverage-is-looked-at
-
-
-def _check_coverage(reports: Sequence[ReadReport], planned: Sequence[OffsetRange]) -> None:
-    """The driver's own look: every planned range was reported as covered, whole."""
-    covered = {OffsetRange(*one) for report in reports for one in report.covered}
-    for wanted in planned:
-        if wanted not in covered:  # safety: a-batch-covers-what-was-planned
-            raise RangeIncomplete(
-                topic=wanted.topic,
-                partition=wanted.partition,
-                first=wanted.first,
-                end=wanted.end,
-                reached=wanted.first,
-            )
+    source.check(reports)  # safety: beh-coverage, coverage-is-looked-at

@@ -1,4 +1,4 @@
-"""The read task: planned ranges → decoded records, packed into one Arrow stream per bucket.
+"""The read task: a part of a source → decoded records, packed into one Arrow stream per bucket.
 
 Packing before the shuffle spares the JVM every single record. Knows nothing of Spark.
 """
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thermocline.errors import EngineFailed, StorageFailed, ThermoclineError, first_line
+from thermocline.errors import EngineFailed, RangeIncomplete, StorageFailed, ThermoclineError, first_line
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
@@ -33,6 +33,7 @@ from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.ingest.batch.source import Source
     from thermocline.rules.decode import Bad
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
@@ -109,22 +110,78 @@ class ReadTask:
     partition_times: PartitionTimes | None = None
 
 
-def run_read_task(task: ReadTask, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    """Read the ranges (of different partitions) and give ``PACKED_SCHEMA`` batches, the report last.
+@dataclass(frozen=True, slots=True)
+class KafkaRanges:
+    """Planned ranges of the log, those of different partitions in a part; see `Source`."""
 
-    Bad records are written as quarantine files where the definition wants them kept. A range that can't be
-    read whole ends the task with a report that covers nothing and carries the error.
+    splits: Sequence[Sequence[OffsetRange]]
+
+    @property
+    def parts(self) -> int:
+        """See `Source`."""
+        return len(self.splits)
+
+    @property
+    def records(self) -> int:
+        """See `Source`."""
+        return sum(one.end - one.first for some in self.splits for one in some)
+
+    def read(self, task: ReadTask, part: int, report: ReadReport) -> Iterator[pa.Table]:
+        """See `Source`. Bad records are written as quarantine files where the definition wants them kept.
+
+        Raises where a range can't be read whole.
+        """
+        ranges = self.splits[part]
+        decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
+        running = None if task.partition_times is None else RunningTimes(task.partition_times)
+        held_bad: list[pa.Table] = []
+        for chunk in read_ranges(task.client_config, ranges, task.definition.name):
+            failpoint("read-task.chunk")
+            good, bad = _decode(task, decoder, unread, chunk, report)
+            activity.advance(len(chunk.offsets))
+            held_bad.append(bad)
+            yield good if running is None else _timed(good, chunk, running)
+            is_large = sum(table.nbytes for table in held_bad) >= PACK_BYTES_MAX
+            if _rows(held_bad) >= QUARANTINE_RECORDS_MAX or is_large:
+                _quarantine(task, held_bad, report)
+        if _rows(held_bad):
+            _quarantine(task, held_bad, report)
+        report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
+
+    def check(self, reports: Sequence[ReadReport]) -> None:
+        """See `Source`: every planned range was reported as covered, whole."""
+        covered = {OffsetRange(*one) for report in reports for one in report.covered}
+        for wanted in (one for some in self.splits for one in some):
+            if wanted not in covered:  # safety: a-batch-covers-what-was-planned
+                raise RangeIncomplete(
+                    topic=wanted.topic,
+                    partition=wanted.partition,
+                    first=wanted.first,
+                    end=wanted.end,
+                    reached=wanted.first,
+                )
+
+
+def run_read_task(task: ReadTask, source: Source, part: int) -> Iterator[pa.RecordBatch]:
+    """Read a part of a source and give ``PACKED_SCHEMA`` batches, the report last.
+
+    A part that can't be read whole ends the task with a report that covers nothing and carries the error.
     """
     report = ReadReport([])
     try:
-        yield from _read(task, ranges, report)
-        report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
+        held: list[pa.Table] = []
+        for good in source.read(task, part, report):
+            held.append(good)
+            if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
+                yield _packed(task.definition, held)
+        if _rows(held):
+            yield _packed(task.definition, held)
     except BaseException as error:
         delete_files(task.quarantine_io, report.quarantine_files)  # no batch will know them
         if not isinstance(error, Exception):
             raise
         report.error = reported(task, error)
-        report.quarantine_files = []
+        report.covered, report.quarantine_files = [], []
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
 
 
@@ -140,28 +197,6 @@ def reported(task: ReadTask, error: Exception) -> bytes:
         trace = "".join(traceback.format_exception(error, limit=-_TRACE_FRAMES)).strip()
         error = EngineFailed(engine="the engine", detail=trace[-_TRACE_CHARACTERS:])
     return pickle.dumps(error)
-
-
-def _read(task: ReadTask, ranges: Sequence[OffsetRange], report: ReadReport) -> Iterator[pa.RecordBatch]:
-    decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
-    running = None if task.partition_times is None else RunningTimes(task.partition_times)
-    held: list[pa.Table] = []
-    held_bad: list[pa.Table] = []
-    for chunk in read_ranges(task.client_config, ranges, task.definition.name):
-        failpoint("read-task.chunk")
-        good, bad = _decode(task, decoder, unread, chunk, report)
-        activity.advance(len(chunk.offsets))
-        held.append(good if running is None else _timed(good, chunk, running))
-        held_bad.append(bad)
-        if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
-            yield _packed(task.definition, held)
-        is_large = sum(table.nbytes for table in held_bad) >= PACK_BYTES_MAX
-        if _rows(held_bad) >= QUARANTINE_RECORDS_MAX or is_large:
-            _quarantine(task, held_bad, report)
-    if _rows(held):
-        yield _packed(task.definition, held)
-    if _rows(held_bad):
-        _quarantine(task, held_bad, report)
 
 
 def _decode(

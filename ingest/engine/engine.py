@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.kafka.facts import OffsetRange
+    from thermocline.ingest.batch.source import Source
     from thermocline.settings import Settings
 
 T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """Reads planned ranges and writes the files of their buckets. It commits nothing."""
+    """Reads sources of rows and writes the files of their buckets. It commits nothing."""
 
     @property
     def jvm(self) -> Any:
@@ -36,15 +36,15 @@ class Engine(Protocol):
     def run(
         self,
         task: ReadTask,
-        ranges: Sequence[Sequence[OffsetRange]],
+        source: Source,
         files: FilesByBucket,
         data_location: str,
     ) -> BatchResult:
-        """Read the ranges, fold and probe every bucket, write its files.
+        """Read the source, fold and probe every bucket, write its files.
 
         Args:
             task: what each task needs to know of the table.
-            ranges: the planned ranges, one list per read task (``ingest.batch.plan.split_for_tasks``).
+            source: what is read; each of its parts by a task.
             files: the live data files of the snapshot that the batch was planned on, by bucket.
             data_location: a URI; the files go below it.
 

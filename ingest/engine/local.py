@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from thermocline.ingest.engine.beside import Beside
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
-    from thermocline.kafka.facts import OffsetRange
+    from thermocline.ingest.batch.source import Source
     from thermocline.settings import CatalogSettings
 
 T = TypeVar("T")
@@ -39,14 +39,14 @@ class LocalEngine:
     def run(
         self,
         task: ReadTask,
-        ranges: Sequence[Sequence[OffsetRange]],
+        source: Source,
         files: FilesByBucket,
         data_location: str,
     ) -> BatchResult:
         """See `ingest.engine.engine.Engine`."""
-        activity.step("read", sum(one.end - one.first for some in ranges for one in some))
+        activity.step("read", source.records)
         try:
-            read = [batch for some in ranges for batch in run_read_task(task, some)]
+            read = [batch for part in range(source.parts) for batch in run_read_task(task, source, part)]
             packed = pa.Table.from_batches(read, schema=PACKED_SCHEMA)
             encoded = encoded_files(files)
             write = writer(task, data_location, lambda: encoded)
@@ -64,8 +64,7 @@ class LocalEngine:
             raise EngineFailed(
                 engine="the local engine", detail=f"{type(error).__name__}: {error}"
             ) from error
-        planned = [one for some in ranges for one in some]
-        return gather(results, planned, task.io, task.quarantine_io)
+        return gather(results, source, task.io, task.quarantine_io)
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """See `ingest.engine.engine.Engine`."""

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ from thermocline.process.logs import fields
 if TYPE_CHECKING:
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.kafka.facts import OffsetRange
+    from thermocline.ingest.batch.source import Source
     from thermocline.settings import Settings
 
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
@@ -131,14 +131,14 @@ class SparkEngine:
     def run(
         self,
         task: ReadTask,
-        ranges: Sequence[Sequence[OffsetRange]],
+        source: Source,
         files: FilesByBucket,
         data_location: str,
     ) -> BatchResult:
         """One Spark job."""
         with _engine_errors():
-            ids = self.session.range(0, len(ranges), 1, len(ranges))
-            packed = ids.mapInArrow(reader(task, ranges), _PACKED_COLUMNS)
+            ids = self.session.range(0, source.parts, 1, source.parts)
+            packed = ids.mapInArrow(reader(task, source), _PACKED_COLUMNS)
             groups = packed.repartition(_GROUPS_PER_CORE * self.tasks, "bucket").groupBy("bucket")
             # In a function of more than a megabyte PySpark would put a broadcast of its own, which stays on
             # the disk for as long as the session lives.
@@ -150,8 +150,7 @@ class SparkEngine:
             finally:
                 shared.destroy()
         results = ((row.bucket, row.result) for row in rows)
-        planned = [one for some in ranges for one in some]
-        return gather(results, planned, task.io, task.quarantine_io)
+        return gather(results, source, task.io, task.quarantine_io)
 
     def _stage(self) -> tuple[str, int, int] | None:
         """The step of the batch under way, and how many of its tasks are done; None between two."""

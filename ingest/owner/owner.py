@@ -39,7 +39,7 @@ from thermocline.ingest.batch.plan import (
     split_for_tasks,
     with_new_partitions,
 )
-from thermocline.ingest.batch.read_task import ReadTask
+from thermocline.ingest.batch.read_task import KafkaRanges, ReadTask
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.claim.opening import Opening, agreed
 from thermocline.ingest.claim.ownership import REWRITES_MAX, say_taken_over
@@ -375,7 +375,7 @@ class Owner:
         task = replace(self.task, partition_times=self.position.partition_times) if is_timed else self.task
         tasks = split_for_tasks(batch.ranges, self.engine.tasks, may_cut=not is_timed)
         files = with_held(self.position.files, self.upkeep.held())
-        return self.engine.run(task, tasks, files, data_location(self.table))
+        return self.engine.run(task, KafkaRanges(tasks), files, data_location(self.table))
 
     def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
         try:

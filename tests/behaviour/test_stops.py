@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ from thermocline.errors import (
 )
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
 from thermocline.ingest.batch.batch import BatchResult
-from thermocline.ingest.batch.read_task import ReadTask
+from thermocline.ingest.batch.read_task import KafkaRanges, ReadTask
+from thermocline.ingest.batch.source import Source
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.engine.spark import SparkEngine
@@ -722,8 +723,9 @@ class Forgetful(list[OffsetRange]):
 class LosingRanges(Around):
     """An engine whose workers never hear of some ranges."""
 
-    def run(self, task: ReadTask, ranges: Sequence[Sequence[OffsetRange]], *more: Any) -> BatchResult:
-        return super().run(task, [Forgetful(some) for some in ranges], *more)
+    def run(self, task: ReadTask, source: Source, *more: Any) -> BatchResult:
+        assert isinstance(source, KafkaRanges)
+        return super().run(task, KafkaRanges([Forgetful(some) for some in source.splits]), *more)
 
 
 @pytest.mark.full

@@ -36,7 +36,8 @@ from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.ingest.batch.batch import BatchResult, gather
 from thermocline.ingest.batch.bucket_task import BucketResult
-from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, count_bad
+from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, count_bad
+from thermocline.ingest.batch.source import Source
 from thermocline.ingest.batch.tiers import files_to_merge
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
@@ -95,15 +96,16 @@ class FakeEngine:
     def run(
         self,
         task: ReadTask,
-        ranges: Sequence[Sequence[OffsetRange]],
+        source: Source,
         files: Mapping[int, Sequence[DataFile]],
         data_location: str,
     ) -> BatchResult:
         """Read the ranges, fold and probe every bucket, write its files."""
+        assert isinstance(source, KafkaRanges)
         results: list[tuple[int, bytes]] = []
         of_bucket: dict[int, list[Read]] = {}
         try:
-            for some in ranges:
+            for some in source.splits:
                 report = self._read(task, some, of_bucket)
                 results.append((REPORT_BUCKET, msgspec.msgpack.encode([report])))
             for bucket, records in of_bucket.items():
@@ -111,8 +113,7 @@ class FakeEngine:
                 results.append((bucket, msgspec.msgpack.encode(done)))
         except OSError as error:  # as where a worker is killed: what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
-        planned = [one for some in ranges for one in some]
-        return gather(results, planned, self._io, self._io)
+        return gather(results, source, self._io, self._io)
 
     def start(self, task: Callable[[], Any]) -> Future[Any]:
         """When a step says so; at once where nothing else runs here."""

@@ -16,7 +16,7 @@ from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
 from thermocline.ingest.batch.batch import gather
 from thermocline.ingest.batch.bucket_task import BucketResult
-from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, ReadReport, ReadTask
+from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask
 from thermocline.ingest.engine import local
 from thermocline.ingest.engine.local import LocalEngine
 from thermocline.kafka.facts import OffsetRange
@@ -35,7 +35,7 @@ def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_bucket
     done = [BucketResult(bucket, applied=bucket) for bucket in (3, 5)]
     reports = [ReadReport(WHOLE[:1], records=4), ReadReport([]), ReadReport(WHOLE[1:], records=4)]
     results = [(one.bucket, msgspec.msgpack.encode(one)) for one in done]
-    batch = gather([results[0], reported(*reports), results[1]], PLANNED, IO, IO)
+    batch = gather([results[0], reported(*reports), results[1]], KafkaRanges([PLANNED]), IO, IO)
     assert (list(batch.reports), list(batch.buckets)) == (reports, done)
 
 
@@ -52,7 +52,7 @@ def test_a_batch_whose_ranges_were_all_covered_has_the_results_of_all_its_bucket
 )
 def test_a_batch_with_a_hole_is_refused(covered: list[tuple[str, int, int, int]]) -> None:
     with pytest.raises(RangeIncomplete) as refused:
-        gather([reported(ReadReport(covered))], PLANNED, IO, IO)
+        gather([reported(ReadReport(covered))], KafkaRanges([PLANNED]), IO, IO)
     assert (refused.value.topic, refused.value.partition, refused.value.first) == ("profiles", 0, 10)
 
 
@@ -67,7 +67,7 @@ def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others
     done = BucketResult(3, (added,), {"x": Deletes(deletes, "puffin", 0, 1, 1, 1)}, applied=1)
     reports = reported(ReadReport(WHOLE, quarantine_files=[bad]), ReadReport([], error=error))
     with pytest.raises(TopicMissing):
-        gather([(3, msgspec.msgpack.encode(done)), reports], PLANNED, IO, IO)
+        gather([(3, msgspec.msgpack.encode(done)), reports], KafkaRanges([PLANNED]), IO, IO)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,6 +94,6 @@ def test_a_store_that_takes_no_file_ends_the_batch_with_an_error_that_is_waited_
     engine = LocalEngine(CatalogSettings(uri="sqlite:///none.db", warehouse="none"))
     task = ReadTask(DEFINITION, {}, IO, IO, tmp_path.as_uri(), {})
     with pytest.raises(StorageFailed, match="profiles") as failed:
-        engine.run(task, [PLANNED], {}, f"{tmp_path.as_uri()}/data")
+        engine.run(task, KafkaRanges([PLANNED]), {}, f"{tmp_path.as_uri()}/data")
     assert failed.value.retryable
     engine.stop()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from thermocline.errors import EngineFailed
+from thermocline.ingest.batch.read_task import KafkaRanges
 from thermocline.ingest.engine.spark import SparkEngine
 
 
@@ -23,7 +24,7 @@ class DeadSession:
 def test_a_batch_whose_jvm_dies_fails_by_name() -> None:
     engine = SparkEngine(DeadSession())  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
-        engine.run(None, [[]], {}, "data")  # type: ignore[arg-type]
+        engine.run(None, KafkaRanges([[]]), {}, "data")  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
         _ = engine.tasks
     with pytest.raises(EngineFailed):

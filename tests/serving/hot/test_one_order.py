@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.manual_clock import ManualClock
 from thermocline.ingest.batch.accounting import greatest_times
 from thermocline.ingest.batch.plan import Batch, plan_batch, split_for_tasks
-from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, run_read_task
+from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
@@ -152,7 +152,7 @@ class Ingested:
         task = ReadTask(DEFINITION, log, nothing, nothing, "", {"a": "a", "b": "b"}, partition_times=times)
         tables, reports = [DEFINITION.records_schema.empty_table()], []
         for some in split_for_tasks(batch.ranges, self.tasks, may_cut=times is None):
-            for packed in run_read_task(task, some):
+            for packed in run_read_task(task, KafkaRanges([some]), 0):
                 for bucket, stream in zip(*(column.to_pylist() for column in packed.columns), strict=True):
                     if bucket == REPORT_BUCKET:
                         reports.append(msgspec.msgpack.decode(stream, type=ReadReport))
