@@ -137,7 +137,7 @@ class FileHistory:
         applied, carried = state.counts.get("applied", 0), step.link.carried
         # Of the files that it merged, the rows that it did not carry over are those that it deleted.
         added, deleted = added - carried, deleted + kept - carried
-        may_delete = self.has_key or step.link.is_replay
+        may_delete = self.has_key or step.link.is_beside_the_log
         # safety: verify-rows-accounted
         is_open = carried > kept or max(added, deleted) > applied or added + deleted + hidden < applied
         if is_open or (deleted and not may_delete):

@@ -291,7 +291,15 @@ class _RowTracker:
     def _tell(self, step: SnapshotFiles, key: bytes, words: str, order: int = 0) -> None:
         """A line; of one snapshot, what it deletes is told before what it adds."""
         link = step.link
-        kind = ", of another writer" if link.is_foreign else ", a replay" if link.is_replay else ""
+        kind = (
+            ", of another writer"
+            if link.is_foreign
+            else ", a replay"
+            if link.is_replay
+            else ", taken in"
+            if link.taken_in
+            else ""
+        )
         when = iso_time(link.snapshot.timestamp_ms)
         self.told[key].add((self.number, order), f"snapshot {link.snapshot_id}, {when}{kind}: {words}")
 

@@ -165,7 +165,11 @@ class LookupChecks:
             return _CHANGED
         base = self.verified.point.snapshot_id  # it may be expired by now
         since = links[ids.index(base) + 1 if base in ids else 0 : ids.index(point.snapshot_id) + 1]
-        return _CHANGED if any(one.is_replay or one.is_accepted or one.is_foreign for one in since) else None
+        return (
+            _CHANGED
+            if any(one.is_beside_the_log or one.is_accepted or one.is_foreign for one in since)
+            else None
+        )
 
     def _table_now(self) -> Table:
         if self._table is None:

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from thermocline.iceberg.catalog import ACCEPTED_BYTES_MAX, ACCEPTED_ENTRIES_MAX, ACCEPTED_PROPERTY
+from thermocline.iceberg.catalog import (
+    ACCEPTED_BYTES_MAX,
+    ACCEPTED_ENTRIES_MAX,
+    ACCEPTED_PROPERTY,
+    TAKEN_IN_PROPERTY,
+)
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.seam import Seam
 
@@ -30,10 +35,14 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class OffsetWindow:
-    """Offsets from ``first`` up to, not including, ``end``; None where there is no bound that is known."""
+    """Offsets from ``first`` up to, not including, ``end``; None where there is no bound that is known.
+
+    ``took_in``: rows may come from no record, since the table took in rows of another source.
+    """
 
     first: Seam | None
     end: Seam | None
+    took_in: bool = False
 
     def outside(self, rows: pa.Table | pa.RecordBatch) -> tuple[Mask, Mask]:
         """Which rows come from records at or beyond the end, or from none; which from before ``first``."""
@@ -53,7 +62,7 @@ class OffsetWindow:
             beyond |= at >= _offsets(self.end, known)[index]
         if self.first is not None:
             behind |= (at < _offsets(self.first, known)[index]) & ~nowhere  # safety: verify-behind
-        return beyond, behind
+        return (beyond & ~nowhere if self.took_in else beyond), behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +80,19 @@ class Origins:
 
         ``rewrites`` are snapshots of others that are known to have kept every row.
         """
+        took_in = TAKEN_IN_PROPERTY in properties
         windows: dict[int, OffsetWindow] = {}
         farthest = _farthest(links[:1], properties)
         for before, link in pairwise(links):
             if farthest is not None and link.snapshot_id not in rewrites:
                 farthest = None if link.state is None else farthest.merged_max(link.state.seam)
             if link.state is None or link.is_rewrite or link.carried:
-                windows[link.snapshot_id] = OffsetWindow(None, farthest)
+                windows[link.snapshot_id] = OffsetWindow(None, farthest, took_in)
             else:
-                is_known = before.state is not None and not link.is_replay
+                is_known = before.state is not None and not link.is_beside_the_log
                 first = before.state.seam if before.state is not None and is_known else None
-                windows[link.snapshot_id] = OffsetWindow(first, link.state.seam)
-        return cls(windows, OffsetWindow(None, _farthest(links[:1], properties)))
+                windows[link.snapshot_id] = OffsetWindow(first, link.state.seam, took_in)
+        return cls(windows, OffsetWindow(None, _farthest(links[:1], properties), took_in))
 
     def of_file(self, snapshot_id: int) -> OffsetWindow:
         """Where the rows of a file come from that a snapshot added."""

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     PARTIAL = "a record of it sets only some columns, and the log does not show the others for certain"
     CUT = "a delete of a higher sequence may be older than what the log still holds"
     FORGOTTEN = "its delete may have been forgotten before the row came"
+    TAKEN_IN = "it was taken in from another source than the log"
     MOVED = "its last record may have been in another partition, where the log is cut or compacted"
 
 
@@ -219,7 +220,7 @@ class _Case:
     def verdict(self) -> KeyVerdict:
         row, winner = self.row, self.possible[0] if self.possible else None
         if row.place is None:
-            return KeyVerdict("row-extra", "the row does not say from which record it comes")
+            return self._of_no_record()
         if (verdict := self._beyond(row.place)) is not None:
             return verdict
         if (verdict := self._partial()) is not None:
@@ -235,6 +236,11 @@ class _Case:
         if self._is_suppressed():
             return KeyVerdict(is_suppressed=True)
         return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)
+
+    def _of_no_record(self) -> KeyVerdict:
+        if self.ground.reading.took_in:  # safety: verify-taken-in
+            return KeyVerdict(reason=Reason.TAKEN_IN)
+        return KeyVerdict("row-extra", "the row does not say from which record it comes")
 
     def _beyond(self, place: Place) -> KeyVerdict | None:
         seam = self.ground.reading.seam

@@ -101,9 +101,10 @@ def _joined(before: Link, link: Link) -> Iterator[Finding]:
     yield from _totals(pair, earlier, state)
     if link.is_accepted:
         yield from _accepted(pair, link, earlier, state)
-    elif link.is_replay:
+    elif link.is_beside_the_log:
         if state.seam != earlier.seam:
-            yield Finding("seam-not-joined", f"{pair}: a replay moved the seam, {_moved(earlier, state)}")
+            what = "a replay" if link.is_replay else "rows of another source"
+            yield Finding("seam-not-joined", f"{pair}: {what} moved the seam, {_moved(earlier, state)}")
     else:
         yield from _moved_on(pair, earlier, state)
         yield from _same_log(pair, earlier, state)

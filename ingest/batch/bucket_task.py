@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from thermocline.errors import SourceInvalid
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
@@ -39,8 +41,8 @@ from thermocline.ingest.batch.tiers import files_to_merge
 from thermocline.ingest.batch.unchanged import Mask, unchanged_keys
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import KEY, TOMBSTONE
-from thermocline.rules.fold import fold
-from thermocline.rules.keys import buckets
+from thermocline.rules.fold import OFFSET, fold
+from thermocline.rules.keys import buckets, named_columns
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -120,6 +122,7 @@ def run_bucket_task(
             that is there: by where it comes from, a later replay knows that its record was applied.
     """
     failpoint("bucket-task.probe")
+    _check_keys(definition, records)
     folded = fold(records)
     fates = _fates(io, definition, files, folded.winners, is_replay)
     deleted, replaced, parts = _deleted(fates.hits, fates.is_unchanged | fates.is_late)
@@ -215,6 +218,18 @@ def _fates(
     if definition.suppress_unchanged and not is_replay:  # safety: replay-leaves-its-row
         is_unchanged |= unchanged_keys(io, definition, hits, winners) & ~is_late
     return _Fates(winners, hits, is_tombstone, is_unchanged, is_late)
+
+
+def _check_keys(definition: LiveTable, records: pa.Table) -> None:
+    """Makes sure that records without a place in a log have each key once. Raises `SourceInvalid`."""
+    if not records.column(OFFSET).null_count:
+        return
+    counted = pc.value_counts(records.column(KEY).combine_chunks())
+    twice = pc.greater(counted.field("counts"), 1)
+    if pc.any(twice).as_py():  # safety: a-source-has-a-key-once
+        key = counted.field("values").filter(twice)[0].as_py()
+        problem = f"two of its rows have the key {named_columns(definition, key)}"
+        raise SourceInvalid(source="the source", problem=problem)
 
 
 def _deleted(

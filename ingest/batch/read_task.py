@@ -66,8 +66,9 @@ class ReadReport(msgspec.Struct):
     """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
     ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
-    of them (`rules.bad_digest`); ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
-    "topic/partition"; ``error`` is a pickled error of ours.
+    of them (`rules.bad_digest`); ``parts`` are those of a source other than Kafka that were read;
+    ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``error`` is a pickled
+    error of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -78,6 +79,7 @@ class ReadReport(msgspec.Struct):
     bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
+    parts: list[int] = msgspec.field(default_factory=list)
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
@@ -181,7 +183,7 @@ def run_read_task(task: ReadTask, source: Source, part: int) -> Iterator[pa.Reco
         if not isinstance(error, Exception):
             raise
         report.error = reported(task, error)
-        report.covered, report.quarantine_files = [], []
+        report.covered, report.parts, report.quarantine_files = [], [], []
     yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
 
 

@@ -69,7 +69,10 @@ def forgotten_before_ms(definition: LiveTable, records: pa.Table, now_ms: int) -
     now, so a producer whose clock is fast can't make it forget more.
     """
     # safety: sequence-oldest-time
-    oldest_ms = int(pc.min(records.column(_TIME)).cast(pa.int64()).as_py()) // 1000
+    oldest = pc.min(records.column(_TIME)).cast(pa.int64()).as_py()
+    if oldest is None:  # of no log: nothing is forgotten by it
+        return 0
+    oldest_ms = int(oldest) // 1000
     oldest_ms = min(oldest_ms, now_ms)  # safety: sequence-future-time
     return oldest_ms - definition.tombstone_retention_hours * _HOUR_MS
 

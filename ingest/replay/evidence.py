@@ -379,12 +379,15 @@ def _table(definition: LiveTable, decoded: Decoded, chunk: RecordChunk, indexes:
 
 
 def origins(records: pa.Table, topic_ids: Mapping[str, str] | None = None) -> list[Origin]:
-    """Where each record comes from; with the ids of the topics where they are given."""
+    """Where each record comes from, with the ids of the topics where they are given; no topic for no log."""
     topics, partitions, offsets, times = (records.column(name) for name in PROVENANCE)
     milliseconds = pc.divide(times.cast(pa.int64()), 1000)
     columns = (topics.to_pylist(), partitions.to_pylist(), offsets.to_pylist(), milliseconds.to_pylist())
     ids = topic_ids or {}
-    return [Origin(*place, ids.get(place[0], "")) for place in zip(*columns, strict=True)]
+    return [
+        Origin("", -1, -1, -1) if place[0] is None else Origin(*place, ids.get(place[0], ""))
+        for place in zip(*columns, strict=True)
+    ]
 
 
 def are_partial(records: pa.Table) -> list[bool]:

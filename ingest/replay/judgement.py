@@ -194,6 +194,8 @@ def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContex
     origin = candidate.origin
     if row is None:
         return None if ground.merging.is_keyed else Judgement(Outcome.APPLIED, "the table has no row of it")
+    if not row.topic:  # safety: replay-taken-in
+        return _refused("the row was taken in from another source, and nothing says which of them is newer")
     if row.is_at(origin):
         if row.timestamp_ms == origin.timestamp_ms:  # safety: replay-applied-once
             return Judgement(Outcome.ALREADY_APPLIED, "the row comes from this very record")

@@ -132,6 +132,8 @@ def _untold(link: Link, is_first: bool, taken_over: AbstractSet[int], version: i
         return
     if link.state.definition_version != version:
         yield "the table's definition was altered since"
+    if not is_first and link.taken_in:  # safety: since-taken-in
+        yield f"{at} took in rows of {link.taken_in}, of which the log knows nothing"
     if not is_first and link.is_replay:
         yield f"{at} replayed quarantined records, from before the read point"
     if not is_first and link.is_accepted:

@@ -15,6 +15,26 @@ class SourceError(ThermoclineError):
     exit_code = ExitCode.UNAVAILABLE
 
 
+class SourceInvalid(SourceError):
+    """A source of rows has rows that can't be the table's.
+
+    Its columns are not the table's, a key is null, or one key is in two of its rows, of which nothing says
+    which came last.
+
+    Nothing was committed. Correct the source, and take it in again.
+    """
+
+    code = "source-invalid"
+    retryable = False
+    http_status = 422
+    exit_code = ExitCode.USAGE
+    _what = "{source} can't be taken in: {problem}"
+    _next = "correct the source"
+
+    source: str
+    problem: str
+
+
 class KafkaUnreachable(SourceError):
     """No Kafka broker answered.
 

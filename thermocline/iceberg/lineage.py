@@ -16,6 +16,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_CARRIED,
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
+    SUMMARY_TAKEN_IN,
     SUMMARY_TAKEN_OVER,
     SnapshotState,
     ancestors,
@@ -67,6 +68,16 @@ class Link:
     def is_replay(self) -> bool:
         """Whether its records come from the quarantine, so from before its seam."""
         return SUMMARY_REPLAYED in self.summary
+
+    @property
+    def taken_in(self) -> str:
+        """What its rows were taken from, where that is no topic of the table; else empty."""
+        return self.summary.get(SUMMARY_TAKEN_IN, "")
+
+    @property
+    def is_beside_the_log(self) -> bool:
+        """Whether it says more than the log between its seam and that of the snapshot before."""
+        return self.is_replay or bool(self.taken_in)
 
     @property
     def carried(self) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
-from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, state_of
+from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, TAKEN_IN_PROPERTY, state_of
 from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.partition_time import NO_TIME, PartitionTimes, RunningTimes
@@ -63,7 +63,8 @@ class Reading:
     knows apart.
     ``definitions`` are those of the snapshots, ``earlier`` those that may have read what is in batch 0.
     ``replaced`` are topics of which the table may hold rows from a log that is not there any more.
-    ``partition_times`` are those at the seams of the snapshots.
+    ``partition_times`` are those at the seams of the snapshots. ``took_in``: the table may have rows of
+    another source.
     """
 
     seam: Seam
@@ -75,6 +76,7 @@ class Reading:
     has_grown: bool = False
     suppressed: bool = False
     partition_times: Sequence[PartitionTimes | None] = ()
+    took_in: bool = False
 
     @classmethod
     def of(cls, table: Table, snapshot_id: int, definition: LiveTable) -> Reading:
@@ -101,7 +103,8 @@ class Reading:
             if first is None or schema_id <= first
         ]
         accepted = json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))
-        return reading_of(ours, by_snapshot, _distinct(earlier), accepted, definition)
+        reading = reading_of(ours, by_snapshot, _distinct(earlier), accepted, definition)
+        return replace(reading, took_in=TAKEN_IN_PROPERTY in table.properties)
 
     @property
     def definition(self) -> LiveTable:

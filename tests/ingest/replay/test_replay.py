@@ -706,3 +706,7 @@ def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: T
     assert batch_before(Origin("b", 0, 699, 0), reading) is None, "it was never read"
     assert batch_before(Origin("b", 0, 700, 0), reading) == 1
     assert drained(links) == [None, None, 2], "a time that was there before is of an earlier snapshot"
+
+
+def test_a_row_of_another_source_decides_nothing() -> None:
+    assert outcome(judge_by_table(CANDIDATE, Origin("", -1, -1, -1), ground())) == Outcome.REFUSED

@@ -17,7 +17,7 @@ from thermocline.errors import NotReady
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.seam import Seam
-from thermocline.serving.hot import disk, environment, manifest, tier, view
+from thermocline.serving.hot import disk, environment, manifest, tier, tier_folder, view
 from thermocline.serving.hot import pinned as pinned_module
 from thermocline.serving.hot.leases import TIMEOUT_SECONDS, ReaderLease
 from thermocline.serving.hot.pinned import hold
@@ -406,7 +406,7 @@ def test_a_table_that_went_back_before_the_tier_begins_anew(world: World) -> Non
 def test_generations_of_another_boot_are_discarded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.add()
     monkeypatch.setattr(manifest, "boot_id", lambda: "another")
-    monkeypatch.setattr(tier, "boot_id", lambda: "another")
+    monkeypatch.setattr(tier_folder, "boot_id", lambda: "another")
     with pytest.raises(NotReady):
         HotReader.open(world.folder, DEFINITION)
     world.reopen()
