@@ -327,6 +327,10 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     "of at most 1,000 characters and with at most three digits of exponent",
     Kind.BOOLEAN: "`true` or `false`",
     Kind.DATE: 'an RFC 3339 full-date; or, if declared as `{ type = "date", epoch = "d" }`, days since 1970',
+    Kind.TIME: (
+        "a string of the form HH:MM:SS, with at most 6 fraction digits; or, if declared as "
+        '`{ type = "time", epoch = "ms" }` (`s`, `ms` or `us`), a number since midnight'
+    ),
     Kind.TIMESTAMPTZ: (
         "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, if declared as "
         '`{ type = "timestamptz", epoch = "ms" }` (`s`, `ms`, `us`), an integer'

@@ -54,7 +54,8 @@ class _Copies:
         self._free: SimpleQueue[tuple[Path, Forks]] = SimpleQueue()
         for number in range(jobs):
             copy = folder / str(number)
-            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
+            # With its links: what is imported is `thermocline/ROOM`, and what is broken lies where they lead.
+            shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
             self._free.put((copy, Forks()))
 
     def is_caught(self, named: tuple[str, Line]) -> bool:

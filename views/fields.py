@@ -26,6 +26,7 @@ _TIMESTAMP: Final = (
     f'^"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?(Z|[-+]{_TIME})"$'
 )
 _LOCAL: Final = f'^"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?"$'
+_CLOCK: Final = f'^"{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?"$'
 _UUID: Final = '^"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"$'
 _YEARS: Final = ("TIMESTAMP '0001-01-01 00:00:00 UTC'", "TIMESTAMP '9999-12-31 23:59:59.999999 UTC'")
 _EPOCH_RANGES: Final = {
@@ -151,6 +152,10 @@ def _local_timestamp(column: Column, found: str, text: str) -> str:
     return f"IF({is_timestamp}, TRY_CAST(replace({_content(found)}, 'T', ' ') AS timestamp(6)))"
 
 
+def _time_of_day(_: Column, found: str, __: str) -> str:
+    return f"IF(regexp_like({found}, {sql.literal(_CLOCK)}), TRY_CAST({_content(found)} AS time(6)))"
+
+
 def _instant(column: Column, found: str, _: str) -> str:
     assert column.type.epoch is not None
     per_second, first, last = _EPOCH_RANGES[column.type.epoch]
@@ -181,6 +186,7 @@ _VALUES: Final[dict[Kind, Callable[[Column, str, str], str]]] = {
     Kind.DECIMAL: _decimal,
     Kind.BOOLEAN: _boolean,
     Kind.DATE: _date,
+    Kind.TIME: _time_of_day,
     Kind.TIMESTAMPTZ: _timestamp,
     Kind.TIMESTAMP: _local_timestamp,
     Kind.UUID: _uuid,

@@ -34,8 +34,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
 
 def _unreadable(column: Column) -> str | None:
     """Why SQL can't read a column out of a record, or None where it can."""
-    if column.type.kind is Kind.DATE and column.type.epoch:
-        return f"SQL can't read the days of column {column.name}"
+    if column.type.kind in (Kind.DATE, Kind.TIME) and column.type.epoch:
+        return f"SQL can't read the numbers of column {column.name}"
     if column.event:
         return f"column {column.name} comes from the event around the row"
     if column.header:

@@ -68,5 +68,6 @@ _CASTS: Final[Mapping[Kind, Callable[[ColumnType, str], str]]] = {
     Kind.TIMESTAMP: lambda of, found: f"CAST({_instant(of, found)} AT TIME ZONE 'UTC' AS timestamp(6))",
     Kind.DECIMAL: lambda of, found: f"CAST({found} AS decimal({of.precision}, {of.scale}))",
     Kind.UUID: lambda _, found: f"CAST({found} AS uuid)",
+    Kind.TIME: lambda _, found: f"CAST({found} AS time(6))",
     Kind.BINARY: lambda _, found: f"from_base64({found})",
 }

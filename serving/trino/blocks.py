@@ -38,7 +38,7 @@ _EPOCH: Final = date(1970, 1, 1)
 def as_served(values: pa.Array, of: ColumnType) -> pa.Array:
     """A column of the declared type, as `block` takes it: what the connector has no type for as text.
 
-    Times are microseconds since 1970, decimals and UUIDs their text, binary is base64.
+    Times are microseconds since 1970, decimals, UUIDs and times of day their text, binary is base64.
     """
     if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
         return values.view(pa.int64())
@@ -53,6 +53,8 @@ def as_served(values: pa.Array, of: ColumnType) -> pa.Array:
         return pa.array(coded, pa.string())
     if of.kind is Kind.DATE:
         return values.view(pa.int32())
+    if of.kind is Kind.TIME:
+        return values.cast(pa.string())
     return values
 
 

@@ -231,6 +231,7 @@ _READ_TEXT: Final[_Read] = {
     Kind.STRING: lambda _, text: text,
     Kind.JSON: lambda _, text: text,
     Kind.DATE: lambda _, text: scalars.calendar_date(text),
+    Kind.TIME: lambda _, text: scalars.clock_time(text),
     Kind.TIMESTAMPTZ: lambda _, text: scalars.timestamp(text),
     Kind.TIMESTAMP: lambda _, text: scalars.local_timestamp(text),
     Kind.UUID: lambda _, text: scalars.uuid(text),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,7 @@ POISONED = LiveTable.build(
         "local_us": {"type": "timestamp", "epoch": "us"},
         "id": "uuid",
         "raw": "binary",
+        "clock": "time",
     },
     require_fields=False,  # many cases have no column's field, but another one
 )
@@ -453,6 +454,30 @@ COLUMNS = [
             "-62135596800000000": _local(1, 1, 1),
         },
         ["253402300800000000", "-62135596800000001", "1.0", "1e15", '"0"', '"2026-11-21T09:33:00"', "true"],
+    ),
+    *_column(
+        "clock",
+        {
+            '"09:33:00"': time(9, 33),
+            '"09:33:00.5"': time(9, 33, 0, 500_000),
+            '"09:33:00.123456"': time(9, 33, 0, 123_456),
+            '"00:00:00"': time(),
+            '"23:59:59.999999"': time(23, 59, 59, 999_999),
+        },
+        [
+            *('"09:33"', '"9:33:00"', '"24:00:00"', '"09:60:00"', '"23:59:60"', '"T09:33:00"', '"093300"'),
+            *('"09:33:00Z"', '"09:33:00+00:00"', '"09:33:00."', '"09:33:00.1234567"', '"09:33:00,5"'),
+            *(
+                '"2026-11-21T09:33:00"',
+                '"٠9:33:00"',
+                '" 09:33:00"',
+                '"09:33:00 "',
+                '""',
+                "34380",
+                "true",
+                "[]",
+            ),
+        ],
     ),
     *_column(
         "id",

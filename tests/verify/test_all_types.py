@@ -63,6 +63,7 @@ DEFINITION = LiveTable.build(
         "flag": "boolean",
         "at": "timestamptz",
         "local": "timestamp",
+        "clock": "time",
         "nested": "list<struct<id: uuid, of: map<string, double>>>",
     },
 )
@@ -97,6 +98,7 @@ def chunk(changed: int | None = None, within: str = "ratio") -> RecordChunk:
             "flag": offset % 2 == 0,
             "at": "2026-03-01T12:00:00.000001Z",
             "local": "2026-03-01T12:00:00.000001",
+            "clock": "23:59:59.000001",
             "nested": [
                 {
                     "id": str(UUID(int=offset)),

@@ -64,6 +64,7 @@ _TYPES: Final = {
     Kind.DOUBLE: "double",
     Kind.BOOLEAN: "boolean",
     Kind.DATE: "date",
+    Kind.TIME: "varchar",
     Kind.TIMESTAMPTZ: "bigint",
     Kind.TIMESTAMP: "bigint",
     Kind.DECIMAL: "varchar",

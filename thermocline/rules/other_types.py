@@ -16,7 +16,7 @@ _OURS: Final = {
         *("char", "character", "character varying", "clob", "enum", "keyword", "nchar", "nvarchar", "str"),
         *("text", "varchar", "varchar2"),
     ),
-    '"string", or "int" or "long" as the records have it': ("time",),
+    '"time"': ("time without time zone", "timeofday"),
     '"binary"': ("blob", "bytea", "bytes", "fixed", "varbinary"),
     '"timestamptz"': ("instant", "timestamp with time zone", "timestamp_ltz", "timestamp_tz"),
     '"timestamp", or "timestamptz" where the values have a zone': (

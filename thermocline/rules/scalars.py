@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 from uuid import UUID
 
 __all__ = [
+    "CLOCK_TIME",
     "INT_RANGE",
     "LOCAL_TIMESTAMP",
     "LONG_RANGE",
@@ -22,6 +23,7 @@ __all__ = [
     "PLAIN_SCALE_MAX",
     "binary",
     "calendar_date",
+    "clock_time",
     "decimal",
     "decimal_text",
     "fitted",
@@ -30,6 +32,7 @@ __all__ = [
     "integer",
     "local_instant",
     "local_timestamp",
+    "time_of_day",
     "timestamp",
     "url_safe_binary",
     "uuid",
@@ -41,6 +44,8 @@ NUMBER: Final = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?"
 """A decimal's text, as a regular expression of what all of it must match."""
 LOCAL_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 """A time without a zone, as a regular expression."""
+CLOCK_TIME: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"
+"""A time of day, as a regular expression."""
 NUMBER_LENGTH_MAX: Final = 1_000
 """Of a decimal's text, in characters: what reads digits can take time by the square of their number."""
 PLAIN_SCALE_MAX: Final = 6
@@ -52,6 +57,8 @@ _INTEGER_DIGITS_MAX: Final = 20  # those of the least long, with its sign
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _HEX: Final = re.compile(r"([0-9a-fA-F]{2})*")
 _STANDARD: Final = str.maketrans("-_", "+/")
+_CLOCK: Final = re.compile(CLOCK_TIME)
+_MICROSECONDS_A_DAY: Final = 86_400_000_000
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER: Final = re.compile(NUMBER)
 _OFFSET: Final = re.compile(r".*[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -107,6 +114,20 @@ def local_timestamp(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise ValueError("not a time of the calendar from year 1 to 9999") from None
+
+
+def clock_time(text: str) -> time:
+    """An RFC 3339 partial-time: a time of day without a zone; no leap second, at most 6 fraction digits."""
+    if _CLOCK.fullmatch(text) is None:
+        raise ValueError("not a time of day of the form HH:MM:SS, with at most 6 fraction digits")
+    return time.fromisoformat(text)
+
+
+def time_of_day(microseconds: int) -> time:
+    """The time that many microseconds after midnight."""
+    if not 0 <= microseconds < _MICROSECONDS_A_DAY:
+        raise ValueError("not within a day")
+    return (_EPOCH + timedelta(0, 0, microseconds)).time()
 
 
 def local_instant(microseconds: int) -> datetime:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
@@ -59,6 +59,7 @@ class Kind(StrEnum):
     DECIMAL = "decimal"
     BOOLEAN = "boolean"
     DATE = "date"
+    TIME = "time"
     TIMESTAMPTZ = "timestamptz"
     TIMESTAMP = "timestamp"
     UUID = "uuid"
@@ -195,6 +196,12 @@ def _instant_reader(of: ColumnType) -> Convert:
     make = scalars.instant if of.kind is Kind.TIMESTAMPTZ else scalars.local_instant
     factor = _MICROSECONDS[of.epoch]
     return lambda number: make(number * factor)
+
+
+def _time_reader(of: ColumnType) -> Convert:
+    assert of.epoch is not None
+    factor = _MICROSECONDS[of.epoch]
+    return lambda number: scalars.time_of_day(number * factor)
 
 
 def _day(number: int) -> date:
@@ -335,6 +342,17 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
             is_integer=True,
         ),
     ),
+    Kind.TIME: TypeEntry(
+        arrow=lambda _: pa.time64("us"),
+        iceberg=lambda _: types.TimeType(),
+        duckdb="TIME",
+        trino="time(6)",
+        python=lambda _: time,
+        packing=Packing.TEXT,
+        json_schema=lambda _: {"type": "string", "pattern": scalars.CLOCK_TIME},
+        parsed=lambda _: str,
+        convert=lambda _: scalars.clock_time,
+    ),
     Kind.TIMESTAMPTZ: TypeEntry(
         arrow=lambda _: TIMESTAMP,
         iceberg=lambda _: types.TimestamptzType(),
@@ -450,10 +468,12 @@ EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {
     Kind.TIMESTAMPTZ: ("s", "ms", "us"),
     Kind.TIMESTAMP: ("s", "ms", "us"),
     Kind.DATE: ("d",),
+    Kind.TIME: ("s", "ms", "us"),
 }
-"""The units since 1970-01-01 in which a number says when."""
+"""The units since 1970-01-01, and of a time since midnight, in which a number says when."""
 EPOCH_ENTRIES: Final = {
     Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=lambda _: _LONG, convert=_instant_reader),
     Kind.TIMESTAMP: replace(TYPES[Kind.TIMESTAMP], parsed=lambda _: _LONG, convert=_instant_reader),
+    Kind.TIME: replace(TYPES[Kind.TIME], parsed=lambda _: _LONG, convert=_time_reader),
     Kind.DATE: replace(TYPES[Kind.DATE], parsed=lambda _: _INT, convert=lambda _: _day),
 }

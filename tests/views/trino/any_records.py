@@ -95,6 +95,7 @@ def _token(random: Random) -> str:
         _day,
         _time,
         _time,
+        _clock,
         _uuid,
         _base64,
     ]
@@ -146,13 +147,21 @@ def _day(random: Random) -> str:
     return '"' + _date(random) + '"'
 
 
-def _time(random: Random) -> str:
+def _clock(random: Random) -> str:
+    return f'"{_time_of_day(random)}"'
+
+
+def _time_of_day(random: Random) -> str:
     hour, minute, second = (random.randrange(limit + (random.random() < 0.05)) for limit in (24, 60, 60))
     fraction = "." + _digits(random, random.randrange(8)) if random.random() < 0.5 else ""
+    return f"{hour:02d}:{minute:02d}:{second:02d}{fraction}"
+
+
+def _time(random: Random) -> str:
     offset = f"{random.choice('+-')}{random.randrange(25):02d}:{random.randrange(61):02d}"
     zone = random.choice(["Z", "Z", offset, offset, "z", ""])
     separator = random.choice("TTTTTTTTt ")
-    return f'"{_date(random)}{separator}{hour:02d}:{minute:02d}:{second:02d}{fraction}{zone}"'
+    return f'"{_date(random)}{separator}{_time_of_day(random)}{zone}"'
 
 
 def _uuid(random: Random) -> str:

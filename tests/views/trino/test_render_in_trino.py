@@ -42,6 +42,7 @@ COLUMNS: dict[str, str] = {
     "amount": "decimal(12,3)",
     "seen_at": "timestamptz",
     "raw": "binary",
+    "opens": "time",
 }
 IDS = [f"{number:08x}-0000-4000-8000-{number * 7:012x}" for number in range(4)]
 """A few, so that keys meet again."""
@@ -226,6 +227,7 @@ def random_records(
                 "amount": random.randrange(10**9) / 1000,
                 "seen_at": "2026-11-21T09:33:00.123456+05:30",
                 "raw": "AAE=",
+                "opens": f"{random.randrange(24):02}:30:00.000001",
             }
         ).encode()
         chance = random.random()
@@ -233,7 +235,15 @@ def random_records(
             value = random.choice([None, b""])
         elif chance < 0.35:
             value = random.choice(
-                [b"\xff", b"{", b"[]", b'{"amount":"x"}', b'{"amount":0.1234}', b'{"seen_at":5}']
+                [
+                    b"\xff",
+                    b"{",
+                    b"[]",
+                    b'{"amount":"x"}',
+                    b'{"amount":0.1234}',
+                    b'{"seen_at":5}',
+                    b'{"opens":"24:00:00"}',
+                ]
             )
         elif chance < 0.4:
             key = random.choice([None, b"", b"garbage", b'{"app_id":1}', b'{"app_id":"1","user_id":"u1"}'])

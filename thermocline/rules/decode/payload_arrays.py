@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
 from thermocline.rules.column_types import ColumnType, Packing
@@ -22,6 +23,7 @@ from thermocline.rules.definition import LiveTable
 
 __all__ = ["unpack_arrays"]
 
+_ANY_DAY: Final = "1970-01-01T"
 NIL: Final = 0xC0
 TRUE: Final = 0xC3
 NUMBERS: Final = {
@@ -110,6 +112,9 @@ _BEFORE_CONTENT: Final = _by_head(
 def _text(cells: _Cells, column_type: ColumnType) -> pa.Array:
     """Strings, and what is packed as text: dates, times without a zone, and decimals."""
     strings = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.string())
+    if pa.types.is_time(column_type.arrow):  # which Arrow makes of no text
+        moments = pc.binary_join_element_wise(_ANY_DAY, strings, "")
+        return moments.cast(pa.timestamp("us")).cast(column_type.arrow)
     return strings if strings.type == column_type.arrow else strings.cast(column_type.arrow)
 
 

@@ -86,6 +86,7 @@ _OF_TEXT: Final[dict[Kind, Callable[[str], Any]]] = {
     Kind.INT: lambda text: scalars.integer(text, *scalars.INT_RANGE),
     Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
     Kind.DATE: scalars.calendar_date,
+    Kind.TIME: scalars.clock_time,
     Kind.TIMESTAMPTZ: scalars.timestamp,
     Kind.TIMESTAMP: scalars.local_timestamp,
     Kind.UUID: scalars.uuid,

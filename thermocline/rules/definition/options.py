@@ -29,6 +29,7 @@ ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
         Kind.INT,
         Kind.LONG,
         Kind.DATE,
+        Kind.TIME,
         Kind.TIMESTAMPTZ,
         Kind.TIMESTAMP,
         Kind.UUID,

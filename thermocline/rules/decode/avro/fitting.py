@@ -7,7 +7,7 @@ something else by the same number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -40,6 +40,8 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     if to.epoch is not None and ((of.kind, of.logical) in _NUMBERS or _EPOCHS.get(of.logical) == to.epoch):
         if to.kind is Kind.DATE:
             return _date
+        if to.kind is Kind.TIME:
+            return partial(_time_of_day, factor=_MICROSECONDS[to.epoch])
         make = _of_epoch if to.kind is Kind.TIMESTAMPTZ else _local_of_epoch
         return partial(make, factor=_MICROSECONDS[to.epoch])
     if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
@@ -81,6 +83,16 @@ def _local_of_epoch(number: int, factor: int) -> Any:
     return scalars.local_instant(number * factor)
 
 
+def _time_of_day(number: int, factor: int) -> time:
+    return scalars.time_of_day(number * factor)
+
+
+def _time_of_nanoseconds(number: int) -> time:
+    if number % 1_000:
+        raise ValueError("a time of more than 6 fraction digits")
+    return scalars.time_of_day(number // 1_000)
+
+
 def _date(days: int) -> date:
     try:
         return date.fromordinal(days + EPOCH_DAY)
@@ -100,6 +112,9 @@ _EPOCHS: Final = {
     f"{DEBEZIUM_TIME}Timestamp": "ms",
     f"{DEBEZIUM_TIME}MicroTimestamp": "us",
     f"{CONNECT}Date": "d",
+    f"{CONNECT}Time": "ms",
+    f"{DEBEZIUM_TIME}Time": "ms",
+    f"{DEBEZIUM_TIME}MicroTime": "us",
     f"{CONNECT}Timestamp": "ms",
 }
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -117,6 +132,12 @@ _TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
     (Kind.BINARY, "fixed", ""): None,
     (Kind.BOOLEAN, "boolean", ""): None,
     (Kind.DATE, "int", "date"): _date,
+    (Kind.TIME, "int", "time-millis"): partial(_time_of_day, factor=1_000),
+    (Kind.TIME, "long", "time-micros"): scalars.time_of_day,
+    (Kind.TIME, "int", f"{DEBEZIUM_TIME}Time"): partial(_time_of_day, factor=1_000),
+    (Kind.TIME, "long", f"{DEBEZIUM_TIME}MicroTime"): scalars.time_of_day,
+    (Kind.TIME, "long", f"{DEBEZIUM_TIME}NanoTime"): _time_of_nanoseconds,
+    (Kind.TIME, "int", f"{CONNECT}Time"): partial(_time_of_day, factor=1_000),
     (Kind.TIMESTAMPTZ, "long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
     (Kind.TIMESTAMPTZ, "long", "timestamp-micros"): scalars.instant,
     (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,

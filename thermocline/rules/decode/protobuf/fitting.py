@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from functools import partial
 from operator import attrgetter
@@ -40,6 +40,7 @@ Convert = Callable[[Any], Any]
 
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 DATE: Final = "google.type.Date"
+TIME_OF_DAY: Final = "google.type.TimeOfDay"
 DECIMAL: Final = "confluent.type.Decimal"
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{kind}Value"
@@ -127,6 +128,15 @@ def date_of(value: Any) -> date:
         raise ValueError("not a whole date of the calendar from year 1 to 9999") from None
 
 
+def _time_of_day(value: Any, to: ColumnType) -> time:  # noqa: ARG001  (every message's reader has it)
+    if value.nanos % 1_000:
+        raise ValueError("a time of more than 6 fraction digits")
+    try:
+        return time(value.hours, value.minutes, value.seconds, value.nanos // 1_000)
+    except ValueError:
+        raise ValueError("not a time of day") from None
+
+
 def nanoseconds_of(value: Any) -> int:
     """A google.protobuf.Timestamp, since 1970."""
     if not 0 <= value.nanos < NANOSECONDS:
@@ -193,5 +203,6 @@ _TAKEN: Final[dict[tuple[Kind, str], Convert | None]] = {
 _OF_MESSAGES: Final[dict[tuple[Kind, str], Callable[..., Any]]] = {
     (Kind.TIMESTAMPTZ, TIMESTAMP): _timestamp,
     (Kind.DATE, DATE): _date,
+    (Kind.TIME, TIME_OF_DAY): _time_of_day,
     (Kind.DECIMAL, DECIMAL): _decimal,
 }
