@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ BASE: dict[str, Any] = {
     "key": ["id"],
     "columns": {"id": "int", "v": "string"},
 }
+# Messages app.K, of an int32 id, and app.V, of a string v.
+SCHEMA = "CjcKB2EucHJvdG8SA2FwcCIPCgFLEgoKAmlkGAEgASgFIg4KAVYSCQoBdhgBIAEoCWIGcHJvdG8z"
 STORED: list[tuple[dict[str, Any], str]] = [
     (
         {},
@@ -109,6 +113,149 @@ STORED: list[tuple[dict[str, Any], str]] = [
         {"envelope": "maxwell"},
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"envelope":"maxwell","format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
     ),
+    (
+        {
+            "format": "protobuf",
+            "key_schema": SCHEMA,
+            "key_message": "app.K",
+            "value_schema": SCHEMA,
+            "value_message": "app.V",
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"protobuf","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","key_message":"app.K","key_schema":"CjcKB2EucHJvdG8SA2FwcCIPCgFLEgoKAmlkGAEgASgFIg4KAVYSCQoBdhgBIAEoCWIGcHJvdG8z","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"value_message":"app.V","value_schema":"CjcKB2EucHJvdG8SA2FwcCIPCgFLEgoKAmlkGAEgASgFIg4KAVYSCQoBdhgBIAEoCWIGcHJvdG8z","version":1}',
+    ),
+    (
+        {
+            "format": "protobuf",
+            "key_format": "avro",
+            "key_schema": '{ "type": "record", "name": "K", "fields": [{"name": "id", "type": "int"}] }',
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"protobuf","format_version":3,"identifier":"app.t","key":["id"],"key_format":"avro","key_from":"key","key_schema":"{\\"type\\":\\"record\\",\\"name\\":\\"K\\",\\"fields\\":[{\\"name\\":\\"id\\",\\"type\\":\\"int\\"}]}","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {
+            "delete_when": {"header": "op", "values": "D"},
+            "columns": {"id": "int", "v": {"type": "string", "header": "Hé"}},
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"header":"H\\u00e9","id":2,"name":"v","type":"string"}],"delete_when":{"header":"op","values":["D"]},"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {
+            "topics": ["b", "a"],
+            "key_from": "value",
+            "format": "json_schema",
+            "on_error": {"key": "skip", "decode": "skip", "contract": "skip"},
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json_schema","format_version":3,"identifier":"app.t","key":["id"],"key_from":"value","on_error":"skip","provenance_id":3,"suppress_unchanged":false,"topics":["b","a"],"transactional":false,"version":1}',
+    ),
+    (
+        {"key_format": "uuid", "format": "bytes", "columns": {"id": "uuid", "v": "binary"}},
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"uuid"},{"id":2,"name":"v","type":"binary"}],"entity":["id"],"format":"bytes","format_version":3,"identifier":"app.t","key":["id"],"key_format":"uuid","key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {"key_format": "json", "format": "json"},
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {
+            "key": ["c", "b", "a"],
+            "entity": ["c", "b"],
+            "columns": {
+                "a": "long",
+                "b": "date",
+                "c": "uuid",
+                "w": {"type": "timestamp", "epoch": "us"},
+                "d": {"type": "date", "epoch": "d", "path": ["x.y", "z"]},
+                "e": "map<string, timestamptz epoch ms>",
+                "f": "boolean",
+                "g": "double",
+            },
+            "suppress_unchanged": True,
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"a","type":"long"},{"id":2,"name":"b","type":"date"},{"id":3,"name":"c","type":"uuid"},{"epoch":"us","id":4,"name":"w","type":"timestamp"},{"epoch":"d","id":5,"name":"d","path":["x.y","z"],"type":"date"},{"id":6,"ids":[13,14],"name":"e","type":"map<string, timestamptz epoch ms>"},{"id":7,"name":"f","type":"boolean"},{"id":8,"name":"g","type":"double"}],"entity":["c","b"],"format":"json","format_version":3,"identifier":"app.t","key":["c","b","a"],"key_from":"key","on_error":"quarantine","provenance_id":9,"suppress_unchanged":true,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {
+            "envelope": "debezium",
+            "partial_updates": True,
+            "key_format": "avro",
+            "format": "avro",
+            "columns": {"id": "int", "v": "string", "op": {"type": "string", "event": "op"}},
+            "transactional": True,
+            "require_fields": False,
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"},{"event":["op"],"id":3,"name":"op","type":"string"}],"entity":["id"],"envelope":"debezium","format":"avro","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","partial_updates":true,"provenance_id":4,"require_fields":false,"suppress_unchanged":false,"topics":["t"],"transactional":true,"version":1}',
+    ),
+    (
+        {
+            "key": ["id"],
+            "entity": ["id"],
+            "columns": {
+                "id": "int",
+                "v": {"type": "list<struct<a: int>>", "path": "v"},
+                "s": "struct<x: string>",
+            },
+            "field_ids": {"id": 1, "v": 2, "s": 7},
+            "nested_ids": {"v": [10, 11], "s": [12]},
+            "provenance_id": 3,
+            "version": 12,
+            "buckets": 8,
+            "file_buckets": 8,
+        },
+        '{"buckets":8,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"ids":[10,11],"name":"v","type":"list<struct<a: int>>"},{"id":7,"ids":[12],"name":"s","type":"struct<x: string>"}],"entity":["id"],"file_buckets":8,"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":12}',
+    ),
+    (
+        {
+            "key": [],
+            "key_from": "value",
+            "format": "avro",
+            "value_schema": '{"type":"record","name":"R","fields":[{"name":"id","type":"int"},{"name":"v","type":"string"}]}',
+            "buckets": 1,
+            "on_error": "skip",
+            "record_bytes_max": 1,
+        },
+        '{"buckets":1,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":[],"format":"avro","format_version":3,"identifier":"app.t","key":[],"key_from":"value","on_error":"skip","provenance_id":3,"record_bytes_max":1,"suppress_unchanged":false,"topics":["t"],"transactional":false,"value_schema":"{\\"type\\":\\"record\\",\\"name\\":\\"R\\",\\"fields\\":[{\\"name\\":\\"id\\",\\"type\\":\\"int\\"},{\\"name\\":\\"v\\",\\"type\\":\\"string\\"}]}","version":1}',
+    ),
+    (
+        {
+            "binary_encoding": "base64-url-safe",
+            "columns": {"id": "int", "v": "binary"},
+            "envelope": "debezium",
+            "unavailable_value_placeholder": "ähm",
+        },
+        '{"binary_encoding":"base64-url-safe","buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"binary"}],"entity":["id"],"envelope":"debezium","format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"unavailable_value_placeholder":"\\u00e4hm","version":1}',
+    ),
+    (
+        {
+            "sequence_by": ["n", "m"],
+            "columns": {
+                "id": "int",
+                "v": "string",
+                "n": {"type": "long", "header": "n"},
+                "m": {"type": "timestamptz", "event": ["ts.ms"], "epoch": "ms"},
+            },
+            "envelope": "debezium",
+            "tombstone_retention_hours": 87600,
+            "format_version": 2,
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"},{"header":"n","id":3,"name":"n","type":"long"},{"epoch":"ms","event":["ts.ms"],"id":4,"name":"m","type":"timestamptz"}],"entity":["id"],"envelope":"debezium","format":"json","format_version":2,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":5,"sequence_by":["n","m"],"suppress_unchanged":false,"tombstone_retention_hours":87600,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
+        {
+            "format": "json",
+            "tombstone_retention_hours": 168,
+            "require_fields": True,
+            "record_bytes_max": 33554432,
+            "binary_encoding": "base64",
+            "unavailable_value_placeholder": "__debezium_unavailable_value",
+            "envelope": "plain",
+            "delete_when": None,
+            "key_schema": None,
+            "schema_framed": False,
+            "partial_updates": False,
+            "sequence_by": [],
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
 ]
 
 
@@ -117,3 +264,8 @@ def test_a_definition_is_stored_as_it_always_was_and_read_back(settings: dict[st
     table = LiveTable.build(**(BASE | settings))
     assert table.to_json() == text
     assert LiveTable.from_json(text, "t") == table
+
+
+def test_every_option_is_in_one_of_the_texts() -> None:
+    stored = {option for _, text in STORED for option in json.loads(text)}
+    assert stored == {option.name for option in fields(LiveTable)} - {"name"}
