@@ -354,7 +354,7 @@ def _left_out(task: PlannedTask, chosen: set[int]) -> str:
 def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
-    from thermocline.settings.model import size_of
+    from thermocline.settings.values import size_of
 
     try:
         size = size_of(text)

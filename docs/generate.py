@@ -1,8 +1,9 @@
 """Writes ``docs/reference`` from the code: `python docs/generate.py`; with ``--check``, compares only.
 
 Commands speak for themselves by their ``--help``, errors by their pages, metrics by their help texts, routes
-by the OpenAPI document. What settings mean is said here, in `SETTINGS`; a setting without a meaning is an
-error, and so is a meaning without its setting.
+by the OpenAPI document. What settings mean is said here, in `SETTINGS`, but for the options of a table's
+definition, which say it themselves; a setting without a meaning is an error, and so is a meaning without its
+setting.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from thermocline.maintenance import measures as maintenance_measures
 from thermocline.process import metrics
 from thermocline.rules.column_types import TYPES, Kind
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition.option import option_of, settings_of
 from thermocline.serving.http.app import create_app
 from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.model import Bytes, Names, OnErrorText
+from thermocline.settings.values import Bytes, Names, OnErrorText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -200,48 +202,14 @@ SETTINGS: Final[Mapping[str, str]] = {
         "records. Must be longer than the clock difference between Trino and the brokers, and than the "
         "replication delay."
     ),
-    "tables.NAME.identifier": "`namespace.table` in the catalog.",
-    "tables.NAME.topics": "Topics that feed the table.",
+    **{f"tables.NAME.{name}": option_of(field).meaning for name, field in settings_of(LiveTable)},
     "tables.NAME.start": (
         "Where a new table, or an added topic, starts reading: `earliest`, `latest` or an ISO 8601 time with "
         "time zone. Used once, by `table create` or `table alter`."
     ),
-    "tables.NAME.format": (
-        "Format of values: `json`; `avro`, `protobuf` or `json_schema`, decoded with the writer's schema; or "
-        "Kafka's `string`, `int`, `long`, `uuid` or `bytes`, if the value is a single column. See "
-        "[formats](../formats/README.md)."
-    ),
-    "tables.NAME.envelope": (
-        "Kind of record: `plain` (a row, or its deletion), or `debezium` or `maxwell` (a change event)."
-    ),
-    "tables.NAME.delete_when": (
-        'Which records delete their row, in addition to records without a value: `{ path = "op", values = '
-        '["D"] }`, or `header` instead of `path`.'
-    ),
-    "tables.NAME.key_format": "Format of keys, if it differs from the format of values.",
-    "tables.NAME.key": (
-        "The columns that identify a row. With `[]`, every record adds a row; this needs `key_from = "
-        '"value"`, and allows extracts but no lookups.'
-    ),
-    "tables.NAME.key_from": (
-        "Where the key columns are: in the record's `key` or in its `value`. Tombstones need `key`."
-    ),
-    "tables.NAME.entity": "The leading key columns that a lookup must specify.",
-    "tables.NAME.buckets": (
-        "Number of the table's partitions, by a hash of the entity's last column; 1 to 4,096. Can be altered "
-        "to a multiple or a divisor."
-    ),
-    "tables.NAME.format_version": (
-        "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them."
-    ),
     "tables.NAME.commit_interval_seconds": "Time between the starts of two batches, unless ingest is behind.",
     "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
-    "tables.NAME.on_error": (
-        "What to do with bad records: `quarantine` keeps them in the companion table, `skip` only counts "
-        'them, `fail` stops ingest. Give one word for all stages, or one per stage: `{ key = "fail", '
-        'contract = "skip" }`. The default for each stage is `quarantine`.'
-    ),
     "tables.NAME.errors_ratio_max": (
         "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
     ),
@@ -251,59 +219,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.dead_letter_topic": (
         "An existing Kafka topic to which bad records are also written, with their key, value, headers "
         "and origin."
-    ),
-    "tables.NAME.transactional": (
-        "Set to true if producers use transactions. Either way, records count only once their transaction"
-        " is committed."
-    ),
-    "tables.NAME.require_fields": (
-        "Refuse a value that isn't empty and has none of the fields that the columns are read from: such a "
-        "record would set every column to null. `false`: take it."
-    ),
-    "tables.NAME.record_bytes_max": (
-        "Maximum size of a record, key and value together, uncompressed. A larger one is a bad record."
-    ),
-    "tables.NAME.suppress_unchanged": (
-        "Write nothing for records that change no value of their row. The row then keeps its older "
-        "provenance."
-    ),
-    "tables.NAME.value_schema_file": (
-        "File with the schema of all values, if the values don't name their schemas: Avro's JSON, a `.proto` "
-        "file or a compiled one. The schema becomes part of the table's definition, and can't be altered."
-    ),
-    "tables.NAME.key_schema_file": "Like `value_schema_file`, for keys.",
-    "tables.NAME.value_message": (
-        "Full name of the Protobuf message in `value_schema_file` that all values are. Empty: the only "
-        "message in the file."
-    ),
-    "tables.NAME.key_message": "Like `value_message`, for keys.",
-    "tables.NAME.schema_framed": (
-        "Set to true if there is a schema file, but records name a schema nevertheless, before the body or "
-        "in a header. That name is then ignored."
-    ),
-    "tables.NAME.partial_updates": (
-        "If true, a column keeps its value if its field is missing in a record's value, or if a Debezium "
-        "event has Debezium's placeholder for an unavailable value there. Null sets null. Not on compacted "
-        "topics; can't be altered."
-    ),
-    "tables.NAME.sequence_by": (
-        "Columns that order a key's records, instead of their offsets: a record with a lower sequence "
-        "changes nothing. Not on compacted topics, and not with `partial_updates`; can't be altered. See "
-        "[formats](../formats/updates.md#order-by-a-column)."
-    ),
-    "tables.NAME.tombstone_retention_hours": (
-        "With `sequence_by`: the minimum time for which a delete is remembered, so that a late upsert loses "
-        "against it; 1 to 87,600."
-    ),
-    "tables.NAME.binary_encoding": (
-        "How JSON has the bytes of `binary` columns: `base64`, `base64-url-safe` or `hex`, as Debezium's "
-        "`binary.handling.mode`; can't be altered. See "
-        "[formats](../formats/schemas.md#schemas-in-the-records)."
-    ),
-    "tables.NAME.unavailable_value_placeholder": (
-        'With `envelope = "debezium"`: the connector\'s `unavailable.value.placeholder`, if that is not '
-        "Debezium's default, which always counts, too; can't be altered. See "
-        "[formats](../formats/change-events.md#debezium)."
     ),
     "tables.NAME.views": "Which of the views `live`, `live_by_key` and `cold` to publish.",
     "tables.NAME.views_bounded": (
@@ -315,7 +230,6 @@ SETTINGS: Final[Mapping[str, str]] = {
         '`"app_id = current_user"`. In the views, a user sees only the rows that meet it. Does not apply to '
         "lookups and extracts."
     ),
-    "tables.NAME.columns": 'Every column with its type, such as `app_id = "int"`.',
 }
 
 COLUMN_TYPES: Final[Mapping[Kind, str]] = {
@@ -671,8 +585,7 @@ def _size(count: int) -> str:
 
 
 def _is_defined(name: str) -> str:
-    field = name.rpartition(".")[2].removesuffix("_file")
-    return "yes" if field in LiveTable.__dataclass_fields__ else ""
+    return "yes" if name.rpartition(".")[2] in dict(settings_of(LiveTable)) else ""
 
 
 def _metrics() -> list[MetricWrapperBase]:

@@ -10,7 +10,7 @@ import pytest
 from thermocline.errors import AlterationRefused
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import PROVENANCE, LiveTable
-from thermocline.rules.definition.option import alteration_of
+from thermocline.rules.definition.option import option_of
 
 COLUMNS = {"id": "int", "slot": "string", "count": "int", "price": "decimal(6,2)", "at": "timestamptz"}
 SETTINGS: dict[str, Any] = {
@@ -185,8 +185,11 @@ def test_every_reason_is_given_at_once() -> None:
     assert len(reasons(buckets=3, key_from="value", columns=columns(count="string", id="long"))) == 4
 
 
-def test_every_field_says_whether_it_may_be_altered() -> None:
-    assert all(alteration_of(field) for field in fields(LiveTable))
+def test_what_is_neither_free_nor_fixed_has_a_rule_of_its_own_or_says_which_definition_it_is() -> None:
+    ruled = {"topics", "columns", "buckets", "file_buckets", "name", "provenance_id", "version"}
+    found = {field.name: option_of(field) for field in fields(LiveTable)}
+    assert {name for name, option in found.items() if not option.is_free and not option.fixed} == ruled
+    assert not any(option.is_free and option.fixed for option in found.values())
 
 
 def test_the_keys_format_stays() -> None:

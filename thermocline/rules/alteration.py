@@ -25,7 +25,7 @@ from thermocline.rules.definition import (
     spelled_schema,
     with_next_ids,
 )
-from thermocline.rules.definition.option import alteration_of
+from thermocline.rules.definition.option import option_of
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
 
 def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     for field in fields(LiveTable):
-        why = alteration_of(field)
-        if why in ("free", "rule", "identity"):
+        why = option_of(field).fixed
+        if not why:
             continue
         ours, theirs = getattr(current, field.name), getattr(wanted, field.name)
         if ours != theirs:  # safety: fixed-fields
@@ -129,7 +129,7 @@ def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 def _free() -> Iterator[str]:
     """The fields that may be altered as a whole."""
-    return (field.name for field in fields(LiveTable) if alteration_of(field) == "free")
+    return (field.name for field in fields(LiveTable) if option_of(field).is_free)
 
 
 def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:

@@ -5,9 +5,9 @@
 
 The environment takes precedence over the file, the file over the defaults. A name that is not known is a
 problem wherever it stands, all problems are reported together, and no value of a pass-through section
-(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` has the types, ``checks``
-what a type does not say, and ``load`` the reading; it lays the variables over the file itself, since
-pydantic-settings lets an unknown top-level variable pass in silence.
+(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` and ``table`` have the
+types, ``checks`` what a type does not say, and ``load`` the reading; it lays the variables over the file
+itself, since pydantic-settings lets an unknown top-level variable pass in silence.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from thermocline.settings.model import (
     IngestSettings,
     KafkaSettings,
     MaintenanceSettings,
-    PassThrough,
     RegistrySettings,
     ServingSettings,
     Settings,
     SparkSettings,
     SqlSettings,
-    TableSettings,
     ViewsSettings,
 )
+from thermocline.settings.section import PassThrough
+from thermocline.settings.table import TableSettings
 
 __all__ = [
     "CatalogSettings",

@@ -20,8 +20,9 @@ from thermocline.settings.checks import (
     problems_of_exposure,
     problems_of_folders,
 )
-from thermocline.settings.model import Settings, TableSettings
+from thermocline.settings.model import Settings
 from thermocline.settings.stand_ins import put_right
+from thermocline.settings.table import TableSettings
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

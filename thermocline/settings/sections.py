@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from thermocline.iceberg.catalog_properties import WORDS
 from thermocline.kafka.client_settings import known_properties
-from thermocline.settings.model import Settings, TableSettings
+from thermocline.settings.model import Settings
+from thermocline.settings.table import TableSettings
 
 _TABLE: Final = "tables.NAME"
 # The sections for other programs: which names theirs are.

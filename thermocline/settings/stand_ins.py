@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from thermocline.rules.definition import BINARY_ENCODINGS, TOMBSTONE_RETENTION_HOURS, UNAVAILABLE
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition.option import option_of, settings_of
 
 __all__ = ["put_right"]
 
 _CATALOG: Final = {"type": "glue"}  # the one that needs nothing else
 # A definition in which nothing hangs on a key, so that a key or columns that are wrong are one problem.
-_WITHOUT_KEY: Final[dict[str, Any]] = {
-    "key": [],
-    "key_from": "value",
-    "key_format": None,
-    "key_schema_file": None,
-    "envelope": "plain",
-    "delete_when": None,
-    "entity": [],
-    "suppress_unchanged": False,
-    "partial_updates": False,
-    "sequence_by": [],
-    "tombstone_retention_hours": TOMBSTONE_RETENTION_HOURS,
-    "unavailable_value_placeholder": UNAVAILABLE,
-    "binary_encoding": BINARY_ENCODINGS[0],
-}
+_WITHOUT_KEY: Final[dict[str, Any]] = {"key": [], "key_from": "value"}
+_OF_KEYS: Final = tuple(setting for setting, field in settings_of(LiveTable) if option_of(field).needs_key)
 
 
 def put_right(tree: dict[str, Any], place: Sequence[str | int]) -> None:
@@ -60,8 +48,15 @@ def _put_table_right(table: dict[str, Any], name: str, place: Sequence[str | int
         case ("columns", column, *_):
             table["columns"][column] = "string"  # a key may have it, too
         case ("columns",):
-            table.update(_WITHOUT_KEY, columns={})
+            _take_key_out(table)
+            table["columns"] = {}
         case ("key", *_):
-            table.update(_WITHOUT_KEY)
+            _take_key_out(table)
         case (setting, *_):
             table.pop(str(setting), None)
+
+
+def _take_key_out(table: dict[str, Any]) -> None:
+    for setting in _OF_KEYS:
+        table.pop(setting, None)
+    table.update(_WITHOUT_KEY)

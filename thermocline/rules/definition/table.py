@@ -26,85 +26,26 @@ from thermocline.rules.columns import (
     with_nested_ids,
 )
 from thermocline.rules.definition.checks import problems_of
-from thermocline.rules.definition.option import BY_RULE, FREE, IDENTITY, fixed, rarely
-from thermocline.rules.definition.options import (
-    BINARY_ENCODINGS,
-    ENVELOPES,
-    RECORD_BYTES_MAX,
-    SCHEMA_FORMATS,
-    TOMBSTONE_RETENTION_HOURS,
-    UNAVAILABLE,
-    DeleteRule,
-    OnError,
-)
+from thermocline.rules.definition.format import FormatOptions
+from thermocline.rules.definition.layout import LayoutOptions
+from thermocline.rules.definition.option import IDENTITY
 from thermocline.rules.definition.parsing import parsed_options
+from thermocline.rules.definition.policy import PolicyOptions
+from thermocline.rules.definition.row import RowOptions
+from thermocline.rules.definition.source import SourceOptions
 from thermocline.rules.definition.stored import differences, from_stored, stored
 from thermocline.rules.merging import Append, BySequence, LastWins, Merging, Partial
 
-_SAME_ROW: Final = "the same record must mean the same row whenever it is read"
-_SAME_KEY: Final = "the same record must have the same key whenever it is read"
-_OWN_SCHEMA: Final = "records do not name their schema, and the log has some that this one wrote"
 
-
+# Dataclasses take the fields of the last of them first.
 @dataclass(frozen=True, kw_only=True)
-class LiveTable:
-    """One live table's definition. Each field says whether it may be altered, and when it is stored.
+class LiveTable(PolicyOptions, RowOptions, FormatOptions, SourceOptions, LayoutOptions):
+    """One live table's definition: the options of its parts, and which definition it is.
 
-    ``columns`` stand in declared order; ``entity`` is a prefix of ``key``. Both are empty for a table without
-    a key, to which every record adds a row: where the record stands in the log identifies it. ``key_schema``
-    and ``value_schema`` are the schemas of all records, of Avro its text, of Protobuf its descriptors in
-    base64, with the message that ``key_message`` and ``value_message`` name; where there is none, each record
-    names its own; ``schema_framed``: records name one that is not looked at. ``delete_when`` says which
-    records delete, ``binary_encoding`` how JSON has bytes, ``unavailable_value_placeholder`` is as Debezium's
-    connector has it. ``require_fields``: a value that isn't empty has to have one of the columns' fields. A
-    record of more than ``record_bytes_max`` bytes, key and value, is bad. ``partial_updates`` and
-    ``sequence_by`` say how records merge (see ``merging``); with the latter, deletes are remembered for
-    ``tombstone_retention_hours``. ``buckets`` is how many units of work there are. ``file_buckets`` is into
-    how many buckets new files are partitioned, in a table whose number was changed: a multiple of ``buckets``
-    while it is being raised, then the same. None: it was never changed. ``version`` counts alterations;
-    ``provenance_id`` is the first field id of the provenance columns.
+    ``version`` counts alterations; ``provenance_id`` is the first field id of the provenance columns.
     """
 
     name: str = field(metadata=IDENTITY)
-    identifier: str = field(metadata=fixed("it is the table's name in the catalog"))
-    # Where records come from.
-    topics: tuple[str, ...] = field(metadata=BY_RULE)
-    transactional: bool = field(default=False, metadata=FREE)
-    # How they are read.
-    format: str = field(default="json", metadata=fixed(_SAME_ROW))
-    key_from: str = field(default="key", metadata=fixed(_SAME_KEY))
-    key_format: str = field(metadata=fixed(_SAME_KEY))
-    envelope: str = field(default=ENVELOPES[0], metadata=fixed(_SAME_ROW, left_out=True))
-    delete_when: DeleteRule | None = field(default=None, metadata=fixed(_SAME_ROW, left_out=True))
-    key_schema: str | None = field(default=None, metadata=fixed(_OWN_SCHEMA, left_out=True))
-    value_schema: str | None = field(default=None, metadata=fixed(_OWN_SCHEMA, left_out=True))
-    key_message: str | None = field(default=None, metadata=fixed(_OWN_SCHEMA, left_out=True))
-    value_message: str | None = field(default=None, metadata=fixed(_OWN_SCHEMA, left_out=True))
-    schema_framed: bool = field(default=False, metadata=fixed(_SAME_ROW, left_out=True))
-    unavailable_value_placeholder: str = field(default=UNAVAILABLE, metadata=fixed(_SAME_ROW, left_out=True))
-    binary_encoding: str = field(default=BINARY_ENCODINGS[0], metadata=fixed(_SAME_ROW, left_out=True))
-    # What a row is.
-    key: tuple[str, ...] = field(metadata=fixed("every row, index and delete in the table is found by it"))
-    columns: tuple[Column, ...] = field(metadata=BY_RULE)
-    partial_updates: bool = field(default=False, metadata=fixed(_SAME_ROW, left_out=True))
-    sequence_by: tuple[str, ...] = field(
-        default=(),
-        metadata=fixed(
-            "the rows in the table, and the deletes that it remembers, were ordered by it", left_out=True
-        ),
-    )
-    # Where rows are.
-    entity: tuple[str, ...] = field(metadata=fixed("rows are placed and looked up by it"))
-    buckets: int = field(default=16, metadata=BY_RULE)
-    file_buckets: int | None = field(default=None, metadata=rarely(BY_RULE))
-    format_version: int = field(default=3, metadata=fixed("the deletes in the table are written in its form"))
-    # What is done with them.
-    on_error: OnError = field(default_factory=OnError, metadata=FREE)
-    suppress_unchanged: bool = field(default=False, metadata=FREE)
-    tombstone_retention_hours: int = field(default=TOMBSTONE_RETENTION_HOURS, metadata=FREE)
-    require_fields: bool = field(default=True, metadata=rarely(FREE))
-    record_bytes_max: int = field(default=RECORD_BYTES_MAX, metadata=rarely(FREE))
-    # Which definition it is.
     provenance_id: int = field(metadata=IDENTITY)
     version: int = field(default=1, metadata=IDENTITY)
 
@@ -174,13 +115,6 @@ class LiveTable:
         return tuple(differences(self, other))
 
     @property
-    def needs_registry(self) -> bool:
-        """Whether only a schema registry knows the schemas of its records' writers."""
-        in_keys = self.key_from == "key" and self.key_format in SCHEMA_FORMATS
-        in_values = self.format in SCHEMA_FORMATS
-        return (in_keys and self.key_schema is None) or (in_values and self.value_schema is None)
-
-    @property
     def has_key(self) -> bool:
         """False for a table to which every record adds a row."""
         return bool(self.key)
@@ -210,11 +144,6 @@ class LiveTable:
             by_name = {column.name: column for column in self.columns}
             return BySequence(tuple(by_name[name] for name in self.sequence_by))
         return Partial(self.value_columns) if self.partial_updates else LastWins()
-
-    @property
-    def buckets_written(self) -> int:
-        """Into how many buckets new files are partitioned: what the configuration calls ``buckets``."""
-        return self.file_buckets or self.buckets
 
     @cached_property
     def bucket_column(self) -> Column:

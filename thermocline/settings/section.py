@@ -1,0 +1,57 @@
+"""What every section of the file is: frozen, closed to unknown names, and printed without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SecretStr
+from pydantic_core import CoreSchema, core_schema
+
+from thermocline.process.masking import MASK, mask_password
+
+__all__ = ["PassThrough", "Section"]
+
+
+class PassThrough(dict[str, str]):
+    """Another program's settings, by its names. Values may be secrets, so none is ever shown."""
+
+    def __repr__(self) -> str:
+        return repr(dict.fromkeys(self, MASK))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema()
+        return core_schema.no_info_after_validator_function(cls, core_schema.dict_schema(text, text))
+
+
+class Section(BaseModel):
+    """A section of the file. Its printed form shows no secret."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def shown(self) -> dict[str, Any]:
+        """Every setting with its value, nested, fit for JSON, secrets masked."""
+        return {name: _shown(value) for name, value in self}
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from self.shown().items()
+
+
+def _shown(value: object) -> Any:
+    match value:
+        case Section():
+            return value.shown()
+        case PassThrough():
+            return dict.fromkeys(value, MASK)
+        case SecretStr():
+            return MASK
+        case dict():
+            return {name: _shown(part) for name, part in value.items()}
+        case tuple():
+            return list(value)
+        case str() | Path():
+            return mask_password(str(value))
+        case _:
+            return value

@@ -1,0 +1,97 @@
+"""Types of settings that the file may spell in more than one way."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field
+
+from thermocline.rules.column_types import NESTED_SPELLED
+
+__all__ = [
+    "Bytes",
+    "ColumnText",
+    "DeleteText",
+    "Names",
+    "OnErrorText",
+    "Seconds",
+    "Start",
+    "names_of",
+    "size_of",
+]
+
+SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b)?", re.IGNORECASE)
+SIZE_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def size_of(value: object) -> object:
+    """Bytes of ``"8GB"`` (10^9) or ``"8GiB"`` (2^30); what is no text as it is. Raises `ValueError`."""
+    if not isinstance(value, str):
+        return value
+    match = SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError(f'"{value}" is not a size such as "512MB" or "8GiB"')
+    unit = (match[2] or "").lower().removesuffix("b")
+    step = 1024 if unit.endswith("i") else 1000
+    return int(float(match[1]) * step ** SIZE_UNITS[unit.removesuffix("i")])
+
+
+def names_of(value: object) -> object:
+    """A tuple of names; a variable holds them with commas between."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+def _start(value: object) -> object:
+    """``earliest``, ``latest`` or an ISO 8601 time with its zone."""
+    text = value.isoformat() if isinstance(value, date) else value
+    if text in ("earliest", "latest") or not isinstance(text, str):
+        return text
+    try:
+        zoned = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        raise ValueError(f'"{text}" is not earliest, latest or an ISO 8601 time') from None
+    if not zoned:
+        raise ValueError(f'the time "{text}" needs a zone, such as {text}Z')
+    return text
+
+
+def _column(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and all(
+        isinstance(part, str) or (name == "path" and _is_list_of_names(part)) for name, part in value.items()
+    ):
+        return value
+    hint = f"; {NESTED_SPELLED}" if isinstance(value, dict | list) else ""
+    raise ValueError(f'a column is a type such as "int", or {{ type = "timestamptz", epoch = "ms" }}{hint}')
+
+
+def _is_list_of_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _delete_when(value: object) -> object:
+    if isinstance(value, dict) and all(
+        isinstance(one, str) or _is_list_of_names(one) for one in value.values()
+    ):
+        return value
+    raise ValueError('delete_when is of the form { path = "op", values = ["D"] }, or with a header')
+
+
+def _on_error(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
+        return value
+    raise ValueError('on_error is a word such as "quarantine", or { key = "fail", contract = "skip" }')
+
+
+Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(names_of)]
+Start = Annotated[str, BeforeValidator(_start)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
+DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
+ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]
