@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -232,24 +233,29 @@ def test_a_statement_neither_writes_nor_leaves_the_database(
     ids=["before its first row", "between two rows"],
 )
 def test_ctrl_c_ends_a_statement_that_computes(private_world: SimpleNamespace, statement: str) -> None:
+    with pytest.raises(KeyboardInterrupt), _interrupts():
+        rows_of(private_world, statement)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Presses Ctrl-C every second: one that meets a callback of the garbage collector is swallowed there."""
     # A shell starts what it runs in the background with SIGINT ignored.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     ended = threading.Event()
 
     def interrupt() -> None:
-        # Again and again: one that meets a callback of the garbage collector is swallowed there.
         while not ended.wait(1):
             os.kill(os.getpid(), signal.SIGINT)
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
-    with pytest.raises(KeyboardInterrupt):
-        try:
-            rows_of(private_world, statement)
-        finally:
-            ended.set()
-            interrupting.join()
-    signal.signal(signal.SIGINT, previous)
+    try:
+        yield
+    finally:
+        ended.set()
+        interrupting.join()
+        signal.signal(signal.SIGINT, previous)
 
 
 def test_more_memory_than_allowed_is_named(private_world: SimpleNamespace) -> None:
