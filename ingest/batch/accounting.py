@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Accounting:
     """Every record of a batch, once.
 
-    read = applied + superseded + unchanged + quarantined + skipped + filtered
+    read = applied + superseded + unchanged + quarantined + skipped
     """
 
     read: int = 0
@@ -27,7 +27,6 @@ class Accounting:
     unchanged: int = 0
     quarantined: int = 0
     skipped: int = 0
-    filtered: int = 0
 
     def counts(self) -> dict[str, int]:
         """The counts by the name that the snapshot summary gives them."""

@@ -210,7 +210,9 @@ class Turns:
         except Exception as bug:
             if len(self._all) == 1:
                 raise
-            _logger.exception("ingest of a table met a bug", extra=fields(table=table.name))
+            _logger.exception(
+                "ingest of a table failed with an unexpected error", extra=fields(table=table.name)
+            )
             table.error = InternalError.of(bug, f"ingest of {table.name}")
             self._stopped(table, table.error)
 

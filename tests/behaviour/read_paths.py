@@ -18,6 +18,9 @@ from thermocline.dev.stack import NO_CERTIFICATES, TABLE, Stack
 from thermocline.serving.read import private
 
 Rows = dict[str, dict[str, str]]
+FEW = CASES[:3]
+"""What `SLOW` read paths, each of whose lookups starts from nothing, are asked for."""
+SLOW = ("lookup without a server", "lookup in Trino")
 
 
 def by_entity(stack: Stack, read_after: str) -> Rows:
@@ -79,7 +82,7 @@ def by_lookup_without_a_server(stack: Stack, read_after: str) -> Rows:
         case.name: _attributes(
             private.lookup(stack.settings, TABLE, {"app_id": str(APP), "user_id": case.name})["rows"]
         )
-        for case in CASES[:3]
+        for case in FEW
     }
 
 

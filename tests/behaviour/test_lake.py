@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.behaviour.cases import CASES
 from tests.behaviour.read_paths import READ_PATHS
 from tests.behaviour.test_every_read_path import (
     MOMENTS,
@@ -61,8 +60,7 @@ def answers(stack: Stack, owner: Owner) -> Answers:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("read_path", READ_PATHS)
 def test_a_read_path_gives_the_rows_as_of_now(answers: Answers, read_path: str, moment: str) -> None:
-    for case in CASES:
-        check_rows(answers, case, read_path, moment)
+    check_rows(answers, read_path, moment)
 
 
 def test_the_table_is_in_the_store(answers: Answers, stack: Stack) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 
@@ -26,11 +27,11 @@ def test_metrics_are_served_for_as_long_as_the_block_runs(listener: socket.socke
     port = listener.getsockname()[1]
     listener.close()
     VIEWS_REPLACED.labels("scraped").inc(3)
-    with (
-        metrics_served(port),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,
-    ):
-        assert b'thermocline_views_replaced_total{table="scraped"} 3.0' in answer.read()
+    before = {*threading.enumerate()}
+    with metrics_served(port):
+        assert {*threading.enumerate()} - before, "as the one below looks for no such thread"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            assert b'thermocline_views_replaced_total{table="scraped"} 3.0' in answer.read()
     with socket.create_server(("127.0.0.1", port)):
         pass  # nobody listens there any more
 
@@ -47,5 +48,6 @@ def test_an_address_that_cannot_be_had_is_named_with_the_reason() -> None:
 
 
 def test_without_a_port_nothing_listens() -> None:
+    before = {*threading.enumerate()}
     with metrics_served(None):
-        pass
+        assert not {*threading.enumerate()} - before

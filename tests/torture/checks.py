@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
 IDENTITY = ("topic", "topic_id", "partition", "offset")
-OUTCOMES = ("applied", "superseded", "unchanged", "quarantined", "skipped", "filtered")
+OUTCOMES = ("applied", "superseded", "unchanged", "quarantined", "skipped")
 
 
 def table_of(stack: Stack) -> Table:

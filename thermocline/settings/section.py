@@ -1,4 +1,4 @@
-"""What every section of the file is: frozen, closed to unknown names, and printed without secrets."""
+"""Base of every section of the file: frozen, closed to unknown names, and printed without secrets."""
 
 from __future__ import annotations
 

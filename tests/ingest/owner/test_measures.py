@@ -33,9 +33,7 @@ def gained(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str,
 
 
 def records() -> dict[str, float]:
-    return by_outcome(
-        "records", "applied", "superseded", "unchanged", "quarantined", "skipped", "filtered", "read"
-    )
+    return by_outcome("records", "applied", "superseded", "unchanged", "quarantined", "skipped", "read")
 
 
 def commits() -> dict[str, float]:

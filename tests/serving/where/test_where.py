@@ -7,7 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ KINDS = LiveTable.build(
         "text": "string",
         "flag": "boolean",
         "day": "date",
+        "clock": "time",
         "price": "decimal(10,2)",
         "ratio": "double",
         "count": "long",
@@ -63,6 +64,7 @@ VALUES: dict[str, list[Any]] = {
     "text": ["a", "ab", "a_b", "\nab", "日本"],
     "flag": [True, False],
     "day": [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
+    "clock": [time(), time(9, 33), time(23, 59, 59, 999_999)],
     "price": [Decimal("0.00"), Decimal("-1.50"), Decimal("12345678.90")],
     "ratio": [0.0, -0.5, 1e300, 0.1],
     "count": [0, 2**53 + 1, -(2**63), 5],
@@ -170,7 +172,7 @@ def _spelled(name: str, value: Any) -> str:
             return f"'{base64.b64encode(value).decode()}'"
         case datetime():
             return "'" + value.isoformat().replace("+00:00", "Z") + "'"
-        case date():
+        case date() | time():
             return f"'{value.isoformat()}'"
     return "'" + str(value).replace("'", "''") + "'"
 
@@ -359,6 +361,7 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
             "day = '2026-02-30'",
             "day is a date, so '2026-02-30' is no value of it: not a date of the calendar",
         ),
+        ("clock = '9:00'", "clock is a time, so '9:00' is no value of it"),
         ("at > '2026-01-01'", "is no value of it: not an RFC 3339 time with its zone"),
         ("id = 'x'", "id is a uuid, so 'x' is no value of it: not a UUID"),
         ("tag = 'x'", "tag is a binary, so 'x' is no value of it: not padded base64"),

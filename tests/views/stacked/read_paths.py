@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import trino.dbapi
 
-from tests.behaviour.cases import CASES
-from tests.behaviour.read_paths import Rows, by_user
+from tests.behaviour.read_paths import FEW, Rows, by_user
 from tests.behaviour.topic import APP
 from tests.views.stacked.viewed import ANALYST
 from thermocline.dev.stack import TABLE, Stack
@@ -94,7 +93,7 @@ def by_live_view_by_key(stack: Stack, read_after: str) -> Rows:
 
 def by_lookup_in_trino(stack: Stack, read_after: str) -> Rows:
     del read_after
-    names = [case.name for case in CASES[:3]]
+    names = [case.name for case in FEW]
     question = f"SELECT * FROM {LAKE}.{TABLE}_live_by_key WHERE app_id = ? AND user_id IN (?, ?, ?)"
     rows = by_user(ask(stack, question, APP, *names))
     assert not any(attributes for user, attributes in rows.items() if user not in names)

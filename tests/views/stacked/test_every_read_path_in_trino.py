@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from trino.exceptions import TrinoQueryError
 
-from tests.behaviour.cases import CASES, Case, Write
+from tests.behaviour.cases import CASES, Write
 from tests.behaviour.live import APPEND_TIME, Live
 from tests.behaviour.test_every_read_path import MOMENTS, Answers, check_rows, tell
 from tests.behaviour.test_other_formats import APPEND, Rows, Told, Variant, named
@@ -56,11 +56,8 @@ def answers(stack: Stack) -> Answers:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("read_path", READ_PATHS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_read_path_gives_the_rows_as_of_now(
-    answers: Answers, case: Case, read_path: str, moment: str
-) -> None:
-    check_rows(answers, case, read_path, moment)
+def test_a_read_path_gives_the_rows_as_of_now(answers: Answers, read_path: str, moment: str) -> None:
+    check_rows(answers, read_path, moment)
 
 
 # Other definitions

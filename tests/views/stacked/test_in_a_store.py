@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.behaviour.cases import CASES
 from tests.behaviour.test_every_read_path import MOMENTS, Answers, check_rows, tell
 from tests.views.stacked.read_paths import LAKE, READ_PATHS, ask, publish
 from thermocline.cli import entry
@@ -44,8 +43,7 @@ def answers(stack: Stack) -> Answers:
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("read_path", READ_PATHS)
 def test_a_view_gives_the_rows_as_of_now(answers: Answers, read_path: str, moment: str) -> None:
-    for case in CASES:
-        check_rows(answers, case, read_path, moment)
+    check_rows(answers, read_path, moment)
 
 
 def test_views_are_checked_and_dropped_by_the_commands(answers: Answers, stack: Stack) -> None:

@@ -97,6 +97,8 @@ def _spelled(column: Column, value: Any) -> str | None:
         return f"{value.year:04d}-{value:%m-%d %H:%M:%S.%f} UTC"
     if column.type.kind is Kind.TIMESTAMP:
         return f"{value.year:04d}-{value:%m-%d %H:%M:%S.%f}"
+    if column.type.kind is Kind.TIME:
+        return str(value.isoformat("microseconds"))
     if column.type.kind is Kind.BINARY:
         return bytes(value).hex().upper()
     if column.type.kind is Kind.DECIMAL:

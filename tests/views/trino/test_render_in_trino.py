@@ -508,6 +508,7 @@ def test_a_view_keeps_its_types_and_carries_its_read_point(small: tuple[World, S
         ("amount", "decimal(12,3)"),
         ("seen_at", "timestamp(6) with time zone"),
         ("raw", "varbinary"),
+        ("opens", "time(6)"),
     ]
     question = (
         "SELECT comment FROM system.metadata.table_comments WHERE catalog_name = 'lake' "

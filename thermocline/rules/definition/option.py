@@ -1,4 +1,4 @@
-"""What is to be known of each option of a definition beside its type and default.
+"""Metadata of a definition's options, beside their types and defaults.
 
 An option is a field of one of the parts of `LiveTable`. The settings of the file, the stored form,
 alterations and the reference follow from what its metadata says.
