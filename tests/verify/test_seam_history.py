@@ -63,9 +63,9 @@ class Story:
         self.write(accounting=self.some(sum(by.values()) - self.chance.randrange(2)))
 
     def some(self, read: int) -> Accounting:
-        counts = [0] * 6
+        counts = [0] * 5
         for _ in range(max(read, 0)):
-            counts[self.chance.randrange(6)] += 1
+            counts[self.chance.randrange(5)] += 1
         return Accounting(max(read, 0), *counts)
 
     def take_over(self) -> None:
