@@ -109,11 +109,10 @@ def call(config: Path, capfd: pytest.CaptureFixture[str]) -> Call:
 
 @pytest.fixture
 def serving(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """The place of serving.private, where a test puts the functions that a command should call."""
+    """The place of `serving.read.private`, where a test puts the functions that a command should call."""
     private = types.ModuleType("thermocline.serving.read.private")
-    monkeypatch.setitem(sys.modules, "serving", types.ModuleType("serving"))
     monkeypatch.setitem(sys.modules, "thermocline.serving.read.private", private)
-    monkeypatch.setattr(sys.modules["serving"], "private", private, raising=False)
+    monkeypatch.setattr("thermocline.serving.read.private", private, raising=False)
     return private
 
 
@@ -603,7 +602,7 @@ def test_status_tells_the_rest_where_the_client_of_trino_is_not_installed(
 ) -> None:
     """As in the image that serves."""
     config.write_text(f"{config.read_text()}\n[views]\nenabled = true\n")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "ingest"]:
+    for name in [name for name in sys.modules if f"{name}.".startswith("thermocline.ingest.")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "thermocline.views.trino_client", None)
     code, out, _ = call("status", "--json")
