@@ -16,7 +16,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi import APIRouter, FastAPI, Header, Query
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -37,6 +37,7 @@ from thermocline.errors import (
 )
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.serving.http.dependencies import Asking, OfWorker, Table
 from thermocline.serving.http.direct import DirectLookups
 from thermocline.serving.http.extract_response import (
     AGE,
@@ -75,7 +76,7 @@ from thermocline.serving.read.answer import answer_json, batch_json, refused_jso
 from thermocline.serving.read.caller import Action, Caller
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
-from thermocline.serving.read.tables import ServedTable, Tables
+from thermocline.serving.read.tables import Tables
 from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store import measures
 
@@ -120,28 +121,6 @@ ReadAfter = Annotated[
         description="topic/partition@offset, ...: wait until these records are included, for a limited time.",
     ),
 ]
-
-
-async def _worker(request: Request) -> Worker:
-    worker: Worker = request.app.state.worker
-    return worker
-
-
-async def caller_of(request: Request) -> Caller:
-    """Who asks."""
-    caller: Caller = request.scope[CALLER]
-    return caller
-
-
-OfWorker = Annotated[Worker, Depends(_worker)]
-Asking = Annotated[Caller, Depends(caller_of)]
-
-
-async def _table(worker: OfWorker, caller: Asking, table: str) -> ServedTable:
-    return worker.tables.read_by(caller, table)
-
-
-Table = Annotated[ServedTable, Depends(_table)]
 
 
 class _PlainRoute(APIRoute):
@@ -251,7 +230,7 @@ async def extract(
 )
 async def refused(caller: Asking, table: Table, query: Annotated[RefusedQuery, Query()]) -> Response:
     """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
-    caller.check_sees_all(table.name, "list refused records of")
+    caller.check_sees_all(table.name, "list refused records of it")
     look = table.reader.look(())
     found = table.reader.refused_since(look.read_point, query.limit)
     return Response(refused_json(table.reader.name, look, *found), media_type=JSON)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Path, Request
+from fastapi import APIRouter, Depends, Header, Path
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import FileResponse, Response, StreamingResponse
 
@@ -22,13 +22,13 @@ from thermocline.errors import (
     StorageFailed,
     UnknownTable,
 )
+from thermocline.serving.http.dependencies import Asking, OfWorker, Table
 from thermocline.serving.http.extract_response import READ_POINT
 from thermocline.serving.http.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
 from thermocline.serving.http.openapi import TAKING_A_BODY, problems
-from thermocline.serving.http.problems import CALLER
 from thermocline.serving.http.requests import JsonRoute
 from thermocline.serving.jobs.files import MANIFEST, FolderFiles
-from thermocline.serving.jobs.job import JobRequest
+from thermocline.serving.jobs.job import Job, JobRequest
 from thermocline.serving.jobs.store import JobStore
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
@@ -37,11 +37,8 @@ from thermocline.serving.store.storage import storage_named
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from thermocline.serving.http.worker import Worker
     from thermocline.serving.jobs.files import ObjectFiles
-    from thermocline.serving.jobs.job import Job, JobFile
-    from thermocline.serving.read.caller import Caller
-    from thermocline.serving.read.tables import ServedTable
+    from thermocline.serving.jobs.job import JobFile
 
 JSON: Final = "application/json"
 _JOBS: Final = "/v1/tables/{table}/extracts"
@@ -51,21 +48,25 @@ _REST: Final = re.compile(r"bytes=(\d{1,18})-")
 jobs = APIRouter(route_class=JsonRoute)
 
 
-async def _served(request: Request, table: str) -> ServedTable:
-    worker: Worker = request.app.state.worker
-    return worker.tables[table]
-
-
-async def _store(request: Request, table: str) -> JobStore:
-    worker: Worker = request.app.state.worker
-    name = worker.tables.read_by(request.scope[CALLER], table).name
-    if name not in worker.jobs:
-        raise ExtractJobsOff(table=name)
-    return worker.jobs[name]
+async def _store(worker: OfWorker, table: Table) -> JobStore:
+    if table.name not in worker.jobs:
+        raise ExtractJobsOff(table=table.name)
+    return worker.jobs[table.name]
 
 
 Store = Annotated[JobStore, Depends(_store)]
 JobId = Annotated[str, Path(description="The job's id, as you gave it or as the answer to the start says.")]
+
+
+async def _own_job(caller: Asking, store: Store, id: JobId) -> Job:  # noqa: A002
+    """A job of the caller; for others', as if there were none. Raises `ExtractJobNotFound`."""
+    job = await asyncio.to_thread(store.get, id)
+    if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
+        raise ExtractJobNotFound(table=store.table, job=id)
+    return job
+
+
+OwnJob = Annotated[Job, Depends(_own_job)]
 
 
 @jobs.post(
@@ -84,24 +85,23 @@ JobId = Annotated[str, Path(description="The job's id, as you gave it or as the 
         *TAKING_A_BODY,
     ),
 )
-async def start(request: Request, table: str, store: Store, body: ExtractJobCreate | None = None) -> Response:
+async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCreate | None = None) -> Response:
     """Jobs run one after another. Each writes one file per bucket, all at one read point.
 
     If you give an id, you can repeat the start: it is then the same job.
     """
     body = body or ExtractJobCreate()
     columns = None if body.columns is None else tuple(body.columns)
-    caller: Caller = request.scope[CALLER]
     wanted = JobRequest(
         columns=columns,
         where=body.where,
         format=body.format,
         compression=body.compression,
         caller=caller.name,
-        scope=caller.scopes.get(table),
+        scope=caller.scopes.get(table.name),
     )
-    definition = (await _served(request, table)).reader.cold.index.definition
-    await asyncio.to_thread(Selection.of, definition, wanted.wanted(table))
+    definition = table.reader.cold.index.definition
+    await asyncio.to_thread(Selection.of, definition, wanted.wanted(table.name))
     return _json(await asyncio.to_thread(store.create, body.id, wanted), 202)
 
 
@@ -112,9 +112,8 @@ async def start(request: Request, table: str, store: Store, body: ExtractJobCrea
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
 )
-async def list_jobs(request: Request, store: Store) -> Response:
+async def list_jobs(caller: Asking, store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
-    caller: Caller = request.scope[CALLER]
     found = await asyncio.to_thread(store.jobs)
     shown = [job.shown() for job in found if caller.may_see(job.request.caller)]
     content = msgspec.json.encode({"extracts": shown})
@@ -128,9 +127,9 @@ async def list_jobs(request: Request, store: Store) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
-async def describe_job(request: Request, store: Store, id: JobId) -> Response:  # noqa: A002
+async def describe_job(job: OwnJob) -> Response:
     """The files can be read once the job is complete."""
-    return _json(await _own(request, store, id))
+    return _json(job)
 
 
 @jobs.delete(
@@ -141,9 +140,8 @@ async def describe_job(request: Request, store: Store, id: JobId) -> Response:  
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
 )
-async def cancel(request: Request, store: Store, id: JobId) -> Response:  # noqa: A002
+async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
-    await _own(request, store, id)
     return _json(await asyncio.to_thread(store.cancel, id), 202)
 
 
@@ -159,7 +157,7 @@ async def cancel(request: Request, store: Store, id: JobId) -> Response:  # noqa
     },
 )
 async def file(
-    request: Request,
+    _: OwnJob,
     store: Store,
     id: JobId,  # noqa: A002
     name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
@@ -167,7 +165,6 @@ async def file(
     if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Supports Range and If-Range, so a download that broke off can continue. ETag is the SHA-256."""
-    await _own(request, store, id)
     job, files = await asyncio.to_thread(store.file, id, name)
     found = next((one for one in job.files if one.name == name), None)
     headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}
@@ -186,15 +183,6 @@ async def file(
             return Response(manifest, headers=headers, media_type=media_type)
         rest = _REST.fullmatch(range or "") if if_range in (None, headers["ETag"]) else None
         return await _streamed(files, found, int(rest[1]) if rest else 0, headers, media_type)
-
-
-async def _own(request: Request, store: JobStore, id_: str) -> Job:
-    """A job of the caller; for others', as if there were none. Raises `ExtractJobNotFound`."""
-    caller: Caller = request.scope[CALLER]
-    job = await asyncio.to_thread(store.get, id_)
-    if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
-        raise ExtractJobNotFound(table=store.table, job=id_)
-    return job
 
 
 async def _streamed(

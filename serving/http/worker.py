@@ -136,7 +136,7 @@ class Worker:
         Raises `LookupsBusy` where files are to be read, and too many wait for that already; `NotPermitted`
         where the caller does not see all rows.
         """
-        caller.check_sees_all(reader.name, "look up")
+        caller.check_sees_all(reader.name, "look up rows of it")
         look = reader.look(entities)
         found = (reader.cached_rows(look.cold, entity) for entity in entities)
         cold = [rows for rows in found if rows is not None]

@@ -56,7 +56,7 @@ class Caller:
     def check_sees_all(self, table: str, how: str) -> None:
         """Raises `NotPermitted` where they see only some rows, for a read that can't leave out the others."""
         if table in self.scopes:  # safety: caller-scope-refused
-            detail = f"{how} it: they see only some of its rows, and the answer can't leave out the others"
+            detail = f"{how}: they see only some of its rows, and the answer can't leave out the others"
             raise NotPermitted(caller=self.name, table=table, detail=detail)
 
     def has_plain_access(self, table: str) -> bool:

@@ -51,7 +51,7 @@ class Selection:
         if wanted.since is not None:
             _check_changes(definition, columns, wanted.limit)
             # Of a row that they don't see, they would be told that it is gone.
-            wanted.caller.check_sees_all(definition.name, "read changes of")
+            wanted.caller.check_sees_all(definition.name, "read changes of it")
         where = wanted.where
         predicate = parse_where(definition, where) if isinstance(where, str) else where
         predicate = _within_scope(definition, predicate, wanted.caller)

@@ -1,4 +1,4 @@
-"""A live table at one read point: what lookups aside everything that reads many rows is written on."""
+"""A live table at one read point, which all reads of many rows are written on."""
 
 from __future__ import annotations
 

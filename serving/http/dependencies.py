@@ -1,0 +1,35 @@
+"""The parts of a request that endpoints ask for: the worker, the caller, and the table that it names."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from thermocline.serving.http.problems import CALLER
+from thermocline.serving.http.worker import Worker
+from thermocline.serving.read.caller import Caller
+from thermocline.serving.read.tables import ServedTable
+
+__all__ = ["Asking", "OfWorker", "Table"]
+
+
+async def _worker(request: Request) -> Worker:
+    worker: Worker = request.app.state.worker
+    return worker
+
+
+async def _caller(request: Request) -> Caller:
+    caller: Caller = request.scope[CALLER]
+    return caller
+
+
+OfWorker = Annotated[Worker, Depends(_worker)]
+Asking = Annotated[Caller, Depends(_caller)]
+
+
+async def _table(worker: OfWorker, caller: Asking, table: str) -> ServedTable:
+    return worker.tables.read_by(caller, table)
+
+
+Table = Annotated[ServedTable, Depends(_table)]
