@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.dev.starter import ends_with_its_starter
 from thermocline.dev.trino import LocalTrino
 from thermocline.errors import PortTaken, TrinoUnreachable
 
@@ -52,20 +47,4 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         "print(server.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as starter:
-        assert starter.stdout is not None
-        pid = int(starter.stdout.readline())
-        os.kill(pid, 0)
-        starter.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while is_alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(pid)
-
-
-def is_alive(pid: int) -> bool:
-    """A process that ended and that nobody has waited for yet is not alive."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    assert ends_with_its_starter(program, TIMEOUT_SECONDS)
