@@ -16,10 +16,10 @@ class SourceError(ThermoclineError):
 
 
 class SourceInvalid(SourceError):
-    """A source of rows has rows that can't be the table's.
+    """The rows of a source don't fit the table.
 
-    Its columns are not the table's, a key is null, or one key is in two of its rows, of which nothing says
-    which came last.
+    Its columns differ from the table's, a key is null, or two rows have the same key, and nothing says which
+    of them is newer.
 
     Nothing was committed. Correct the source, and take it in again.
     """

@@ -64,8 +64,8 @@ class Merging:
 
     @property
     def is_partial(self) -> bool:
-        """Whether there are such columns."""
-        return bool(self.may_lack)
+        """Whether a record may leave columns as they are."""
+        return False
 
     @property
     def remembers_deletes(self) -> bool:

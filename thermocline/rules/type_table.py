@@ -191,17 +191,10 @@ def _json_text(raw: msgspec.Raw) -> str | None:
     return None if text == "null" else text
 
 
-def _instant_reader(of: ColumnType) -> Convert:
+def _epoch_reader(of: ColumnType) -> Convert:
     assert of.epoch is not None
-    make = scalars.instant if of.kind is Kind.TIMESTAMPTZ else scalars.local_instant
-    factor = _MICROSECONDS[of.epoch]
+    make, factor = _FROM_MICROSECONDS[of.kind], _MICROSECONDS[of.epoch]
     return lambda number: make(number * factor)
-
-
-def _time_reader(of: ColumnType) -> Convert:
-    assert of.epoch is not None
-    factor = _MICROSECONDS[of.epoch]
-    return lambda number: scalars.time_of_day(number * factor)
 
 
 def _day(number: int) -> date:
@@ -227,6 +220,11 @@ def _within(low: int, high: int) -> Any:
     return Annotated[int, msgspec.Meta(ge=low, le=high)]
 
 
+_FROM_MICROSECONDS: Final[Mapping[Kind, Callable[[int], Any]]] = {
+    Kind.TIMESTAMPTZ: scalars.instant,
+    Kind.TIMESTAMP: scalars.local_instant,
+    Kind.TIME: scalars.time_of_day,
+}
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _INT_BIAS: Final = 2**31
@@ -472,8 +470,8 @@ EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {
 }
 """The units since 1970-01-01, and of a time since midnight, in which a number says when."""
 EPOCH_ENTRIES: Final = {
-    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=lambda _: _LONG, convert=_instant_reader),
-    Kind.TIMESTAMP: replace(TYPES[Kind.TIMESTAMP], parsed=lambda _: _LONG, convert=_instant_reader),
-    Kind.TIME: replace(TYPES[Kind.TIME], parsed=lambda _: _LONG, convert=_time_reader),
+    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=lambda _: _LONG, convert=_epoch_reader),
+    Kind.TIMESTAMP: replace(TYPES[Kind.TIMESTAMP], parsed=lambda _: _LONG, convert=_epoch_reader),
+    Kind.TIME: replace(TYPES[Kind.TIME], parsed=lambda _: _LONG, convert=_epoch_reader),
     Kind.DATE: replace(TYPES[Kind.DATE], parsed=lambda _: _INT, convert=lambda _: _day),
 }
