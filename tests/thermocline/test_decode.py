@@ -614,6 +614,16 @@ def test_a_delete_leaves_no_column_as_it_is() -> None:
     assert decoded.absent == [(), (), ("v",)]
 
 
+def test_a_delete_that_can_not_be_told_names_the_field_of_the_rule() -> None:
+    table = LiveTable.build(
+        name="t", identifier="a.t", topics=["t"], key=["k"], columns={"k": "string", "v": "long"},
+        delete_when={"path": "meta.op", "values": ["D"]},
+    )  # fmt: skip
+    decoded = decoder_for(table).decode([b'{"k":"a"}'], [b'{"v":1,"meta":{"op":1}}'])
+    (bad,) = decoded.bad
+    assert bad.reason == "delete_when (meta.op): Expected `str | null`, got `int`"
+
+
 @pytest.mark.parametrize(
     ("key_from", "key", "value", "expected"),
     [

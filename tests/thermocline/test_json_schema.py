@@ -77,6 +77,7 @@ def test_a_field_by_its_path_says_that_a_record_deletes() -> None:
     values = [framed(7, json.dumps(one).encode()) for one in documents]
     decoded = decoder_for(definition, REGISTRY).decode([GOOD_KEY] * 3, values)
     assert (decoded.good, decoded.tombstones) == ([0, 1], [True, False])
+    assert decoded.bad[0].reason.startswith("delete_when (op.kind): ")
 
 
 @pytest.mark.parametrize("count", [FUZZED, pytest.param(FUZZED_FULL, marks=pytest.mark.full)])

@@ -24,6 +24,8 @@ from thermocline.rules.headers import HeadersOf, last_header
 __all__ = ["Envelope", "Parts", "PlainEnvelope", "Rows"]
 
 _OP: Final = "_op"
+_OP_IS: Final = f"{_OP} (string): "
+"""What the format says of it, as of a column: nobody has one of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,10 @@ class PlainEnvelope:
         events = [value if gone else None for value, gone in zip(values, is_deleted, strict=True)]
         others = [None if gone else value for value, gone in zip(values, is_deleted, strict=True)]
         # What can't be read at all, the format says.
-        bad = [Bad(index, Stage.CONTRACT, f"delete_when: {why}") for index, (_, why) in refused.items()]
+        bad = [
+            Bad(index, Stage.CONTRACT, f"delete_when ({'.'.join(rule.path)}): {why.removeprefix(_OP_IS)}")
+            for index, (_, why) in refused.items()
+        ]
         return events, others, bad
 
     def _left_out(self, values: Sequence[bytes | None]) -> dict[int, tuple[str, ...]]:

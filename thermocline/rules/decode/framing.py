@@ -153,7 +153,7 @@ def id_length(text: bytes) -> int:
         first = f"begins with the byte {text[0]}" if text else "is empty"
         raise ValueError(f"{first}, not with 0 or 1 and a schema's id")
     if len(text) < length:
-        raise ValueError(f"has only {len(text)} bytes: a schema's id has no room in them")
+        raise ValueError(f"is too short for a schema's id: {len(text)} of {length} bytes")
     return length
 
 

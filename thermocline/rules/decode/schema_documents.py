@@ -201,4 +201,4 @@ class SchemaDocuments:
             )
         except (ValueError, RecursionError) as error:
             of = f" {id_}" if self._is_framed else ""
-            return f"the schema{of} of its writer can't be read by: {error}"
+            return f"its writer's schema{of} can't be used: {error}"

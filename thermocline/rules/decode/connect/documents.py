@@ -79,7 +79,7 @@ class ConnectDocuments:
         try:
             declared = parse_connect_schema(schema)
         except ValueError as error:
-            return f"the schema beside its payload can't be read by: {error}"
+            return f"the schema beside its payload can't be used: {error}"
         if declared is None:
             return self._without
         columns = [self._fitted(column, declared) for column in self._columns]
