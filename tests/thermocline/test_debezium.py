@@ -278,8 +278,8 @@ def test_a_placeholder_may_be_spelled_in_bytes() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"unavailable_value_placeholder": ""}, "is empty"),
-        ({"unavailable_value_placeholder": "hex:"}, "is empty"),
+        ({"unavailable_value_placeholder": ""}, "can't be empty"),
+        ({"unavailable_value_placeholder": "hex:"}, "can't be empty"),
         ({"unavailable_value_placeholder": "hex:5"}, "not hexadecimal"),
         ({"unavailable_value_placeholder": "x", "envelope": "plain"}, 'needs envelope = "debezium"'),
     ],

@@ -327,6 +327,33 @@ def test_a_section_that_is_wrong_is_one_problem_beside_the_others(
     assert found == sorted([place, "spark.mster"])
 
 
+def test_a_key_that_is_wrong_is_one_problem_whatever_else_is_said_of_keys(tmp_path: Path) -> None:
+    (tmp_path / "app.proto").write_text(
+        'syntax = "proto3"; message Key { int32 id = 1; } message Bill { int64 total = 1; }'
+    )
+    (tmp_path / "thermocline.toml").write_text(
+        BASE.partition("[tables.")[0].format(**PARTS)
+        + """
+[tables.t]
+identifier = "a.t"
+topics = ["t"]
+key = 5
+format = "protobuf"
+key_schema_file = "app.proto"
+key_message = "Key"
+value_schema_file = "app.proto"
+value_message = "Bill"
+partial_updates = true
+suppress_unchanged = true
+columns = { id = "int", total = "long" }
+"""
+    )
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(tmp_path / "thermocline.toml")
+    (problem,) = caught.value.problems
+    assert problem.startswith("tables.t.key: must be")
+
+
 @pytest.mark.parametrize("field", ["identifier", "topics", "key", "columns"])
 def test_what_a_table_lacks_is_one_problem_beside_its_others(tmp_path: Path, field: str) -> None:
     file = tmp_path / "thermocline.toml"
@@ -344,7 +371,7 @@ def test_what_a_table_lacks_is_one_problem_beside_its_others(tmp_path: Path, fie
         load_settings(file)
     assert caught.value.problems == (
         f"tables.t.{field}: is missing",
-        "tables.t: buckets is 0, not from 1 to 4096",
+        "tables.t: buckets is 0, but must be from 1 to 4096",
     )
 
 
@@ -684,7 +711,7 @@ def test_a_table_setting_that_cannot_work_says_why(
 
 def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tuple[str, ...]]) -> None:
     (problem,) = problems_of(another_table("events", "app.events").replace('["id"]', "[]"))
-    assert 'set key_from = "value"' in problem
+    assert 'needs key_from = "value"' in problem
 
 
 @pytest.mark.parametrize(

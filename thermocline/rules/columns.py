@@ -130,9 +130,9 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
     header = str(text.get("header", ""))
     if "header" in text and ("path" in text or not header):
-        raise ValueError("a header has a name, and a column that comes from it no path")
+        raise ValueError("a column from a header needs the header's name, and can't have a path")
     if "event" in text and ("path" in text or header):
-        raise ValueError("a column that comes from the event around the row has neither path nor header")
+        raise ValueError("a column from the event can't have a path or a header")
     path = parse_path(text["path"]) if "path" in text else ()
     event = parse_path(text["event"]) if "event" in text else ()
     return Column(name, type_, field_id, path if path != (name,) else (), header, event=event)
@@ -158,14 +158,16 @@ def parse_columns(
         if name.startswith("_") or name == BUCKET_FIELD:
             problems.append(f'the column name "{name}" is reserved')
         if not COLUMN_NAME.fullmatch(name):
-            problems.append(f"{spelled(name)} is empty or has quotes, backslashes or control characters")
+            problems.append(
+                f"the column name {spelled(name)} is empty, or has quotes, backslashes or control characters"
+            )
         try:
             yield _parse_column(name, text, field_ids[name])
         except ValueError as error:
             problems.append(f"column {name}: {error}")
     # Spark and Trino match names without regard to case.
     folded = Counter(name.casefold() for name in columns)
-    problems += [f'two columns are called "{name}" but for case' for name, n in folded.items() if n > 1]
+    problems += [f'two column names differ only in case: "{name}"' for name, n in folded.items() if n > 1]
 
 
 def spelled(value: object) -> str:

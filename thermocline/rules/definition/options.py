@@ -83,7 +83,7 @@ class OnError:
         modes = dict.fromkeys(ON_ERROR_STAGES, text) if isinstance(text, str) else text
         for stage, mode in modes.items():
             if stage not in ON_ERROR_STAGES:
-                raise ValueError(f'on_error has the stage "{stage}"{closest(stage, ON_ERROR_STAGES)}')
+                raise ValueError(f'on_error: "{stage}" is not a stage{closest(stage, ON_ERROR_STAGES)}')
             if mode not in ON_ERROR_MODES:
                 place = "on_error" if isinstance(text, str) else f"on_error.{stage}"
                 raise ValueError(f'{place} is "{mode}", not {" or ".join(ON_ERROR_MODES)}')

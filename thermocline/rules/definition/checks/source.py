@@ -1,0 +1,20 @@
+"""Checks of where a table's records come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from thermocline.rules.definition.options import TOPIC_NAME
+
+if TYPE_CHECKING:
+    from thermocline.rules.definition.table import LiveTable
+
+__all__ = ["problems"]
+
+
+def problems(table: LiveTable) -> Iterator[str]:
+    """What is wrong with the options of `SourceOptions`, a sentence for each problem."""
+    if not table.topics or len(set(table.topics)) < len(table.topics):
+        yield "topics must name at least one topic, and each once"
+    yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
