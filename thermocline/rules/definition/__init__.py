@@ -4,8 +4,9 @@ The definition is written into the table as JSON and read back from there by eve
 them mean the same thing by a record, a key and a bucket. ``LiveTable.build`` checks one that a person
 wrote; ``LiveTable.from_json`` reads the one that a table carries.
 
-``table`` has the struct, each field with what is to be known of it (``option``), ``options`` the values that
-there are, ``checks`` what can be wrong, ``stored`` the table's property.
+``table`` has the struct. Its options are in ``source``, ``format``, ``row``, ``layout`` and ``policy``, each
+with what is to be known of it (``option``); ``options`` has the values that there are, ``checks`` what can be
+wrong, ``stored`` the table's property.
 """
 
 from __future__ import annotations
