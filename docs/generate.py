@@ -28,7 +28,7 @@ from thermocline.errors import ExitCode, ThermoclineError, all_errors
 from thermocline.ingest.owner import measures as ingest_measures
 from thermocline.maintenance import measures as maintenance_measures
 from thermocline.process import metrics
-from thermocline.rules.column_types import TYPES, Kind
+from thermocline.rules.column_types import TYPES, Kind, for_every
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.definition.option import option_of, settings_of
 from thermocline.serving.http.app import create_app
@@ -232,7 +232,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
 }
 
-COLUMN_TYPES: Final[Mapping[Kind, str]] = {
+_DESCRIBED: Final = {
     Kind.INT: "an integer token of 32 bits",
     Kind.LONG: "an integer token of 64 bits",
     Kind.STRING: "a string",
@@ -242,8 +242,8 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.BOOLEAN: "`true` or `false`",
     Kind.DATE: 'an RFC 3339 full-date; or, if declared as `{ type = "date", epoch = "d" }`, days since 1970',
     Kind.TIME: (
-        "a string of the form HH:MM:SS, with at most 6 fraction digits; or, if declared as "
-        '`{ type = "time", epoch = "ms" }` (`s`, `ms` or `us`), a number since midnight'
+        "a time of day without a zone, as HH:MM:SS with at most 6 fraction digits; or, if declared as "
+        '`{ type = "time", epoch = "ms" }` (`s`, `ms`, `us`), an integer: the units since midnight'
     ),
     Kind.TIMESTAMPTZ: (
         "an RFC 3339 date-time with its zone, at most 6 fraction digits; or, if declared as "
@@ -262,6 +262,7 @@ COLUMN_TYPES: Final[Mapping[Kind, str]] = {
     Kind.LIST: "`list<string>`: an array; nulls in it are values",
     Kind.MAP: "`map<string, double>`: an object; its keys are strings and have no order; nulls are values",
 }
+COLUMN_TYPES: Final = for_every(Kind, _DESCRIBED)
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",

@@ -383,7 +383,7 @@ LINES: Final[dict[str, Line]] = {
     "guard-empty-key": Line("a view does not guess whether a key is empty or missing", ("fail({reason})", "false"), "views/trino/test_guard_in_trino.py::test_trino_refuses_to_answer_where_a_plain_key_is_empty_or_missing", FULL),
     "guard-object-around": Line("what a path leads through is an object in the views, too", ("({found} IS NOT NULL AND NOT starts_with({found}, '{{'))", "false"), "views/trino/test_guard_in_trino.py::test_trino_reads_plain_keys_and_fields_by_path_as_decode_does", FULL),
     "views-unreadable": Line("no view reads records that SQL reads otherwise", ("problem is not None", "False"), "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
-    "nested-in-sql": Line("a record with a nested column is none that SQL reads", NEVER, "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
+    "nested-in-sql": Line("a record with a nested column is none that SQL reads", ("fields.unreadable(column)", "None"), "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
     "pin-unreadable": Line("nor does a pinned one", NEVER, "views/test_pin.py::test_records_that_sql_can_not_read_are_not_pinned"),
     "debezium-unavailable": Line("a value that a change event leaves out is not taken for a text", ALWAYS, "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
     "delete-rule": Line("a record that says so deletes its row", ("op in rule.values", "False"), "docs/test_formats.py"),

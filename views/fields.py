@@ -9,16 +9,16 @@ stands in TRY.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from thermocline.rules.column_types import Kind
+from thermocline.rules.column_types import Kind, for_every
 from thermocline.rules.definition import Column
 from thermocline.views import sql
 from thermocline.views.fields_decimal import exact_decimal
 from thermocline.views.fields_document import with_numbers_quoted
 
-__all__ = ["objects_around", "token", "value"]
+__all__ = ["objects_around", "token", "unreadable", "value"]
 
 _DATE: Final = '^"[0-9]{4}-[0-9]{2}-[0-9]{2}"$'
 _TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -29,6 +29,7 @@ _LOCAL: Final = f'^"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}:[0-5][0-9](\\.[0-9]
 _CLOCK: Final = f'^"{_TIME}:[0-5][0-9](\\.[0-9]{{1,6}})?"$'
 _UUID: Final = '^"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"$'
 _YEARS: Final = ("TIMESTAMP '0001-01-01 00:00:00 UTC'", "TIMESTAMP '9999-12-31 23:59:59.999999 UTC'")
+_SECONDS_A_DAY: Final = 86_400
 _EPOCH_RANGES: Final = {
     "s": (1, -62_135_596_800, 253_402_300_799),
     "ms": (1_000, -62_135_596_800_000, 253_402_300_799_999),
@@ -54,7 +55,17 @@ def _token(path: Sequence[str], parsed: str) -> str:
 
 def value(column: Column, found: str, text: str) -> str:
     """The column's value, of its type in Trino, from its token ``found`` in the document with that text."""
-    return _VALUES[column.type.kind](column, found, text)
+    make = _VALUES[column.type.kind]
+    assert callable(make), "records that SQL can't read"
+    return make(column, found, text)
+
+
+def unreadable(column: Column) -> str | None:
+    """Why SQL can't make the column's value of a token; None where it can."""
+    if column.type.kind is Kind.DATE and column.type.epoch:
+        return f"SQL can't read the numbers of column {column.name}"
+    why = _VALUES[column.type.kind]
+    return None if callable(why) else why.format(name=column.name)
 
 
 def _integer(_: Column, found: str, __: str) -> str:
@@ -152,17 +163,27 @@ def _local_timestamp(column: Column, found: str, text: str) -> str:
     return f"IF({is_timestamp}, TRY_CAST(replace({_content(found)}, 'T', ' ') AS timestamp(6)))"
 
 
-def _time_of_day(_: Column, found: str, __: str) -> str:
+def _time_of_day(column: Column, found: str, _: str) -> str:
+    if column.type.epoch is not None:
+        per_second = _EPOCH_RANGES[column.type.epoch][0]
+        at = f"{_moment(found, per_second)} AT TIME ZONE 'UTC'"
+        return f"""\
+IF(TRY_CAST({found} AS bigint) BETWEEN 0 AND {_SECONDS_A_DAY * per_second - 1},
+  CAST({at} AS time(6)))"""
     return f"IF(regexp_like({found}, {sql.literal(_CLOCK)}), TRY_CAST({_content(found)} AS time(6)))"
 
 
 def _instant(column: Column, found: str, _: str) -> str:
     assert column.type.epoch is not None
     per_second, first, last = _EPOCH_RANGES[column.type.epoch]
-    nanoseconds = f"CAST({found} AS decimal(38, 0)) * {1_000_000_000 // per_second}"
     return f"""\
 IF(TRY_CAST({found} AS bigint) BETWEEN {first} AND {last},
-  CAST(from_unixtime_nanos({nanoseconds}) AS timestamp(6) with time zone))"""
+  {_moment(found, per_second)})"""
+
+
+def _moment(found: str, per_second: int) -> str:
+    nanoseconds = f"CAST({found} AS decimal(38, 0)) * {1_000_000_000 // per_second}"
+    return f"CAST(from_unixtime_nanos({nanoseconds}) AS timestamp(6) with time zone)"
 
 
 def _uuid(_: Column, found: str, __: str) -> str:
@@ -178,17 +199,26 @@ def _is_string(found: str) -> str:
     return f"""starts_with({found}, '"')"""
 
 
-_VALUES: Final[dict[Kind, Callable[[Column, str, str], str]]] = {
-    Kind.INT: _integer,
-    Kind.LONG: _long,
-    Kind.STRING: _string,
-    Kind.DOUBLE: _double,
-    Kind.DECIMAL: _decimal,
-    Kind.BOOLEAN: _boolean,
-    Kind.DATE: _date,
-    Kind.TIME: _time_of_day,
-    Kind.TIMESTAMPTZ: _timestamp,
-    Kind.TIMESTAMP: _local_timestamp,
-    Kind.UUID: _uuid,
-    Kind.BINARY: _binary,
-}
+_NESTED: Final = "SQL can't read the nested column {name}"
+_VALUES: Final[Mapping[Kind, Callable[[Column, str, str], str] | str]] = for_every(
+    Kind,
+    {
+        Kind.INT: _integer,
+        Kind.LONG: _long,
+        Kind.STRING: _string,
+        Kind.DOUBLE: _double,
+        Kind.DECIMAL: _decimal,
+        Kind.BOOLEAN: _boolean,
+        Kind.DATE: _date,
+        Kind.TIME: _time_of_day,
+        Kind.TIMESTAMPTZ: _timestamp,
+        Kind.TIMESTAMP: _local_timestamp,
+        Kind.UUID: _uuid,
+        Kind.BINARY: _binary,
+        Kind.JSON: "SQL can't take the text of column {name} out of a record as it stands there",
+        Kind.STRUCT: _NESTED,
+        Kind.LIST: _NESTED,
+        Kind.MAP: _NESTED,
+    },
+)
+"""What makes the value, or why nothing does."""

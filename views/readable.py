@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import BINARY_ENCODINGS, Column, LiveTable
+from thermocline.views import fields
 
 __all__ = ["is_plain_key", "unreadable_in_sql"]
 
@@ -34,17 +35,11 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
 
 def _unreadable(column: Column) -> str | None:
     """Why SQL can't read a column out of a record, or None where it can."""
-    if column.type.kind in (Kind.DATE, Kind.TIME) and column.type.epoch:
-        return f"SQL can't read the numbers of column {column.name}"
     if column.event:
         return f"column {column.name} comes from the event around the row"
     if column.header:
         return f"column {column.name} comes from a header"
-    if column.type.fields:  # safety: nested-in-sql
-        return f"SQL can't read the nested column {column.name}"
-    if column.type.kind is Kind.JSON:
-        return f"SQL can't take the text of column {column.name} out of a record as it stands there"
-    return None
+    return fields.unreadable(column)  # safety: nested-in-sql
 
 
 def is_plain_key(definition: LiveTable) -> bool:

@@ -7,11 +7,11 @@ same state of the hot rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from thermocline.rules import hot_columns as hot
-from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.column_types import ColumnType
 from thermocline.rules.definition import LiveTable
 from thermocline.views import sql
 
@@ -54,20 +54,6 @@ WHERE {hot.SNAPSHOT} = {snapshot_id} AND {hot.SCANS} = {scans} AND {hot.SERVERS}
 
 def _value(of: ColumnType, found: str) -> str:
     """A column of the declared type, from what the connector has of it (`serving.trino.blocks.as_served`)."""
-    cast = _CASTS.get(of.kind)
-    return found if cast is None else cast(of, found)
-
-
-def _instant(_: ColumnType, found: str) -> str:
-    nanoseconds = f"CAST({found} AS decimal(38, 0)) * 1000"
-    return f"CAST(from_unixtime_nanos({nanoseconds}) AS timestamp(6) with time zone)"
-
-
-_CASTS: Final[Mapping[Kind, Callable[[ColumnType, str], str]]] = {
-    Kind.TIMESTAMPTZ: _instant,
-    Kind.TIMESTAMP: lambda of, found: f"CAST({_instant(of, found)} AT TIME ZONE 'UTC' AS timestamp(6))",
-    Kind.DECIMAL: lambda of, found: f"CAST({found} AS decimal({of.precision}, {of.scale}))",
-    Kind.UUID: lambda _, found: f"CAST({found} AS uuid)",
-    Kind.TIME: lambda _, found: f"CAST({found} AS time(6))",
-    Kind.BINARY: lambda _, found: f"from_base64({found})",
-}
+    form = of.entry.hot
+    assert form is not None, "a table that the connector can't have"
+    return form.cast.format(of=of, found=found)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache, partial, reduce
 from itertools import count, groupby
 from operator import itemgetter, methodcaller
@@ -30,7 +30,7 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path, open_input
 from thermocline.iceberg.store_retries import read_whole
 from thermocline.iceberg.tombstones import tombstones_in
-from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode import natural_values
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import (
@@ -62,7 +62,6 @@ DELETES_BYTES_MAX: Final = 64 * 1024 * 1024
 # In a store a file takes a request for its size, and two for its deletes: more at once only queue there.
 WARMING_THREADS: Final = 8
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 AS_PYTHON: Final = methodcaller("as_py")
 
@@ -434,13 +433,10 @@ def _storage(array: pa.Array) -> pa.Array:
 
 def natural(of: ColumnType, array: pa.Array) -> list[Any]:
     """Natural values of what a file has, whose type may differ where it was widened or nested."""
-    epoch = _EPOCHS.get(of.kind)
+    epoch = of.entry.since
     if epoch is not None:
         microseconds = _storage(array).to_pylist()
         return [None if one is None else epoch + timedelta(microseconds=one) for one in microseconds]
     if of.fields and array.type != of.arrow:
         array = array.cast(of.arrow)
     return natural_values(of, _storage(array))
-
-
-_EPOCHS: Final = {Kind.TIMESTAMPTZ: EPOCH, Kind.TIMESTAMP: EPOCH.replace(tzinfo=None)}

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from thermocline.rules.column_types import Kind
-from thermocline.rules.decode import decimal_texts, json_lines, json_row
+from thermocline.rules.column_types import Token
+from thermocline.rules.decode import json_lines, json_row
 from thermocline.serving.cold.reader import natural
 from thermocline.serving.cold.row_json import row_form
 
@@ -55,14 +55,15 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _values(of: ColumnType, array: pa.Array) -> list[Any]:
-    if of.kind is Kind.DECIMAL:  # in a third of the time that objects for the numbers would take
-        return decimal_texts(of, array).to_pylist()  # type: ignore[no-any-return]
+    texts = of.entry.texts
+    if texts is not None and of.entry.token is Token.NUMBER:  # in a third of the time that objects would take
+        return texts(of, array).to_pylist()  # type: ignore[no-any-return]
     return natural(of, array)
 
 
 def _has_exponents(of: ColumnType) -> bool:
     """Whether Arrow may write a number with an exponent where we don't."""
-    return of.kind is Kind.DECIMAL and of.spelled is not None
+    return of.entry.token is Token.NUMBER and of.spelled is not None
 
 
 def _written(table: pa.Table) -> bytes:
@@ -92,37 +93,15 @@ def _joined(*parts: pa.Array | str, by: str) -> pa.Array:
 
 def _cells(of: ColumnType, array: pa.Array) -> pa.Array:
     """A column as CSV writes it: numbers, or text."""
-    if of.kind in _AS_THEY_ARE:
-        return array
-    if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
-        return _times(of, array)
-    if of.kind is Kind.DECIMAL:
-        return decimal_texts(of, array).cast(_TEXT) if _has_exponents(of) else array
-    spell = of.spelled or (lambda value: value)
-    texts = (None if value is None else json_row(spell(value)).decode() for value in natural(of, array))
     if of.fields:
-        return pa.array(texts, pa.string())
-    return pa.array((text and text[1:-1] for text in texts), pa.string())  # base64 and UUIDs, in quotes
-
-
-def _times(of: ColumnType, array: pa.Array) -> pa.Array:
-    """Times as RFC 3339 has them, with six digits of a fraction or none."""
-    # Of a time with a zone, Arrow makes text thirty times as slowly.
-    texts = array.view(pa.timestamp("us")).cast(pa.string())
-    texts = pc.binary_replace_slice(texts, _DATE_LENGTH, _DATE_LENGTH + 1, "T")
-    texts = pc.replace_substring(texts, ".000000", "")
-    return pc.binary_join_element_wise(texts, "Z", "") if of.kind is Kind.TIMESTAMPTZ else texts
+        spell = of.spelled or (lambda value: value)
+        whole = (None if value is None else json_row(spell(value)).decode() for value in natural(of, array))
+        return pa.array(whole, pa.string())
+    texts = of.entry.texts
+    if of.entry.token is Token.NUMBER:
+        return array if texts is None or not _has_exponents(of) else texts(of, array).cast(_TEXT)
+    return array if texts is None else texts(of, array)
 
 
 _TEXT: Final = pa.large_string()
 """Of cells that are written already: those of a piece may have more than 2 GB. Text is `pa.string` before."""
-_DATE_LENGTH: Final = 10  # a blank follows
-_AS_THEY_ARE: Final = (
-    Kind.INT,
-    Kind.LONG,
-    Kind.DOUBLE,
-    Kind.BOOLEAN,
-    Kind.DATE,
-    Kind.STRING,
-    Kind.JSON,
-)

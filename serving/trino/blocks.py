@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from datetime import date, timedelta
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.rules.column_types import Kind
-from thermocline.rules.decode import decimal_texts
+from thermocline.rules.column_types import TYPES
 from thermocline.serving.trino.wire import BOOL, DOUBLE, I32, I64, LIST, STOP, STRING, STRUCT, field
 
 if TYPE_CHECKING:
-    from thermocline.rules.column_types import ColumnType
+    from thermocline.rules.column_types import ColumnType, Kind
 
 __all__ = ["as_served", "block", "value_in"]
 
@@ -32,7 +28,6 @@ _FORMS: Final = {
 }
 """By type: what its list is of, and the numbers in it."""
 _LIST: Final = Struct(">bi")
-_EPOCH: Final = date(1970, 1, 1)
 
 
 def as_served(values: pa.Array, of: ColumnType) -> pa.Array:
@@ -40,22 +35,9 @@ def as_served(values: pa.Array, of: ColumnType) -> pa.Array:
 
     Times are microseconds since 1970, decimals, UUIDs and times of day their text, binary is base64.
     """
-    if of.kind in (Kind.TIMESTAMPTZ, Kind.TIMESTAMP):
-        return values.view(pa.int64())
-    if of.kind is Kind.DECIMAL:
-        return decimal_texts(of, values)
-    if of.kind is Kind.UUID:
-        return pa.array(
-            [None if one is None else str(UUID(bytes=one)) for one in values.to_pylist()], pa.string()
-        )
-    if of.kind is Kind.BINARY:
-        coded = [None if one is None else base64.b64encode(one).decode() for one in values.to_pylist()]
-        return pa.array(coded, pa.string())
-    if of.kind is Kind.DATE:
-        return values.view(pa.int32())
-    if of.kind is Kind.TIME:
-        return values.cast(pa.string())
-    return values
+    form = of.entry.hot
+    assert form is not None, "a table that the connector can't have"
+    return form.served(of, values)
 
 
 def block(values: pa.Array, type_name: str) -> bytes:
@@ -92,8 +74,8 @@ def _numbers(kind: int, numbers: np.ndarray[Any, Any]) -> bytes:
 
 def value_in(found: Mapping[int, Any], kind: Kind) -> object:
     """The value of a column of that kind in a block of one value, as a condition has it."""
+    form = TYPES[kind].hot
+    assert form is not None
+    assert form.condition is not None, "a column that takes no conditions"
     (of,) = found.values()
-    if kind is Kind.STRING:
-        return bytes(of.get(3, b"")).decode()
-    (number,) = of[2]
-    return _EPOCH + timedelta(days=number) if kind is Kind.DATE else number
+    return form.condition(bytes(of.get(3, b"")) if form.type == "varchar" else of[2][0])

@@ -167,5 +167,5 @@ def _exact(ranges: Sequence[Mapping[int, Any]], kind: Kind) -> Iterator[Any]:
     for one in ranges:
         low, high = one[1], one[2]
         if 1 in low and low == high and low[2] == _EXACTLY:
-            with suppress(OverflowError):  # a date that no row can have
+            with suppress(ValueError):  # a date that no row can have
                 yield value_in(low[1], kind)

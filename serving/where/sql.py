@@ -6,8 +6,7 @@ whatever it means, and so is any property of a listed part that is not looked at
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import sqlglot
@@ -16,8 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from thermocline.errors import BadParameter
-from thermocline.rules import scalars
-from thermocline.rules.column_types import Kind
+from thermocline.rules.column_types import ColumnType, Token, for_every
 from thermocline.rules.definition import PROVENANCE, Column, LiveTable
 from thermocline.serving.where.predicate import (
     Comparison,
@@ -53,7 +51,6 @@ _OPERATORS: Final[Mapping[type[exp.Expr], Operator]] = {
 _SWAPPED: Final[Mapping[Operator, Operator]] = {
     "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=",
 }  # fmt: skip
-_TEXTS: Final = (Kind.STRING, Kind.JSON)
 
 
 def parse_where(definition: LiveTable, text: str) -> Predicate:
@@ -120,7 +117,7 @@ class _Reader:
 
     def _flag(self, node: exp.Column) -> Predicate:
         column = self._column(node)
-        if column.type.kind is not Kind.BOOLEAN:
+        if column.type.entry.token is not Token.TRUTH:
             raise _refused(f"{column.name} alone is no condition: it is a {column.type}")
         return Comparison(column, "=", Value(True))
 
@@ -155,7 +152,7 @@ class _Reader:
     def _like(self, node: exp.Like) -> Predicate:
         _check_parts(node, {"this", "expression", "negate"})
         column, pattern = self._column(node.this), node.expression
-        if column.type.kind not in _TEXTS:
+        if column.type.python is not str:
             raise _refused(f"LIKE is for text, and {column.name} is a {column.type}")
         like = Like(column, _value(column, pattern).of)
         return Not(like) if node.args.get("negate") else like
@@ -179,68 +176,44 @@ class _Reader:
 
 def _value(column: Column, node: exp.Expr) -> Value:
     """A literal as a value of the column's type."""
-    read: _Read
     match node:
         case exp.Null():
             hint = "nothing is equal to NULL; use IS NULL or IS NOT NULL"
             raise _refused(f"{_shown(node.parent or node)}: {hint}")
         case exp.Boolean():
-            token, read = str(node.this), _READ_BOOLEAN
+            token, text = Token.TRUTH, str(node.this)
         case exp.Literal(is_string=True):
-            token, read = node.name, _READ_TEXT
+            token, text = Token.TEXT, node.name
         case exp.Literal():
-            token, read = node.name, _READ_NUMBER
+            token, text = Token.NUMBER, node.name
         case exp.Neg(this=exp.Literal(is_string=False)):
-            token, read = f"-{node.this.name}", _READ_NUMBER
+            token, text = Token.NUMBER, f"-{node.this.name}"
         case _:
             raise _refused(f"{_shown(node)} is no value; {ALLOWED}")
     try:
-        return Value(read.get(column.type.kind, _misspelled)(column, token))
+        return Value(_read(column.type, token, text))
     except ValueError as error:
-        article = "an" if column.type.kind is Kind.INT else "a"
-        problem = f"{column.name} is {article} {column.type}, so {_shown(node)} is no value of it: {error}"
+        problem = f"{column.name} is {column.type.with_article}, so {_shown(node)} is no value of it: {error}"
         raise _refused(problem) from None
 
 
-def _misspelled(column: Column, _: str) -> Any:
-    raise ValueError(_SPELLED.get(column.type.kind, "it is written in single quotes"))
+def _read(of: ColumnType, token: Token, text: str) -> Any:
+    if token is not of.entry.token:
+        raise ValueError(_SPELLED[of.entry.token] if of.entry.token else "it has no values here")
+    if token is Token.TRUTH:
+        return text == "True"
+    assert of.of_text is not None
+    return of.of_text(text)
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number out of range")
-    return number
-
-
-def _exact(column: Column, text: str) -> Any:
-    assert column.type.precision is not None
-    assert column.type.scale is not None
-    return scalars.decimal(text, column.type.precision, column.type.scale)
-
-
-_Read = Mapping[Kind, Callable[[Column, str], Any]]
-_READ_BOOLEAN: Final[_Read] = {Kind.BOOLEAN: lambda _, text: text == "True"}
-_READ_NUMBER: Final[_Read] = {
-    Kind.INT: lambda _, text: scalars.integer(text, *scalars.INT_RANGE),
-    Kind.LONG: lambda _, text: scalars.integer(text, *scalars.LONG_RANGE),
-    Kind.DOUBLE: lambda _, text: _finite(text),
-    Kind.DECIMAL: _exact,
-}
-_READ_TEXT: Final[_Read] = {
-    Kind.STRING: lambda _, text: text,
-    Kind.JSON: lambda _, text: text,
-    Kind.DATE: lambda _, text: scalars.calendar_date(text),
-    Kind.TIME: lambda _, text: scalars.clock_time(text),
-    Kind.TIMESTAMPTZ: lambda _, text: scalars.timestamp(text),
-    Kind.TIMESTAMP: lambda _, text: scalars.local_timestamp(text),
-    Kind.UUID: lambda _, text: scalars.uuid(text),
-    Kind.BINARY: lambda _, text: scalars.binary(text),
-}
-_SPELLED: Final[Mapping[Kind, str]] = {
-    Kind.BOOLEAN: "it is written TRUE or FALSE",
-    **dict.fromkeys(_READ_NUMBER, "it is written as a number, without quotes"),
-}
+_SPELLED: Final[Mapping[Token, str]] = for_every(
+    Token,
+    {
+        Token.NUMBER: "it is written as a number, without quotes",
+        Token.TEXT: "it is written in single quotes",
+        Token.TRUTH: "it is written TRUE or FALSE",
+    },
+)
 
 
 def _check_depth(text: str) -> None:

@@ -107,7 +107,7 @@ def test_a_column_has_no_name_that_iceberg_has_for_a_field_within_another() -> N
         ("decimal(2,3)", "scale"),
         ("decimal(0,0)", "1 to 38"),
         ({"type": "timestamptz", "epoch": "ns"}, "not one of s, ms, us"),
-        ({"type": "string", "epoch": "ms"}, "belongs to timestamptz"),
+        ({"type": "string", "epoch": "ms"}, "belongs to date and time and timestamptz"),
         ("list", '"list": nested types are spelled'),
         ("array<int>", '"array<int>": nested types are spelled'),
         ("array(int)", "nested types are spelled"),
@@ -503,7 +503,7 @@ def test_paths_and_the_keys_format_read_back_and_others_stay_as_they_were_stored
     [
         ({"type": "string", "header": ""}, "needs the header's name"),
         ({"type": "string", "header": "h", "path": "a"}, "can't have a path"),
-        ({"type": "boolean", "header": "h"}, "is boolean, but a header can only fill string"),
+        ({"type": "boolean", "header": "h"}, "is boolean, but a header can only fill int"),
         (
             {"type": "timestamptz", "epoch": "ms", "header": "h"},
             "is timestamptz epoch ms, but a header can only fill",

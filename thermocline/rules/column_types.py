@@ -16,19 +16,18 @@ from thermocline.errors import did_you_mean
 from thermocline.rules import nested_types
 from thermocline.rules.nested_types import Convert
 from thermocline.rules.other_types import meant_by
-from thermocline.rules.type_table import (
-    EPOCH_ENTRIES,
-    EPOCHS,
-    ESCAPED_ZERO,
+from thermocline.rules.type_entry import (
     KEY_END,
-    TIMESTAMP,
-    TYPES,
     Epoch,
+    HotForm,
     KeyForm,
     Kind,
     Packing,
+    Token,
     TypeEntry,
+    for_every,
 )
+from thermocline.rules.type_table import EPOCH_ENTRIES, EPOCHS, ESCAPED_ZERO, TIMESTAMP, TYPES
 
 __all__ = [
     "ESCAPED_ZERO",
@@ -37,13 +36,16 @@ __all__ = [
     "TIMESTAMP",
     "TYPES",
     "ColumnType",
+    "HotForm",
     "KeyForm",
     "Kind",
     "NestedField",
     "Packing",
+    "Token",
     "TypeEntry",
     "TypeText",
     "closest",
+    "for_every",
 ]
 
 TypeText = str | Mapping[str, str]
@@ -119,6 +121,11 @@ class ColumnType:
         return TYPES[self.kind] if self.epoch is None else EPOCH_ENTRIES[self.kind]
 
     @property
+    def with_article(self) -> str:
+        """``an int`` or ``a long``."""
+        return f"{'an' if str(self).startswith('i') else 'a'} {self}"
+
+    @property
     def declared(self) -> str | dict[str, str]:
         """What ``parse`` reads back to an equal type."""
         return str(self) if self.epoch is None else {"type": str(self.kind), "epoch": self.epoch}
@@ -174,6 +181,11 @@ class ColumnType:
     def spelled(self) -> Convert | None:
         """What makes of a natural value what a JSON encoder takes; None where it takes that."""
         return self.entry.spelled(self)
+
+    @property
+    def of_text(self) -> Convert | None:
+        """What reads the natural value's text, with a plain phrase in a ValueError; None: nothing does."""
+        return None if self.entry.of_text is None else self.entry.of_text(self)
 
     @property
     def json_schema(self) -> dict[str, Any]:

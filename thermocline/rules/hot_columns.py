@@ -13,9 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from thermocline.rules.column_types import Kind
-
 if TYPE_CHECKING:
+    from thermocline.rules.column_types import HotForm
     from thermocline.rules.definition import Column, LiveTable
 
 __all__ = [
@@ -57,36 +56,25 @@ GROUP: Final = "answers_as"
 
 _PLAIN: Final = re.compile(r"(?!h_)[a-z][a-z0-9_]*")
 _DIGEST_CHARACTERS: Final = 8
-_TYPES: Final = {
-    Kind.INT: "integer",
-    Kind.LONG: "bigint",
-    Kind.STRING: "varchar",
-    Kind.DOUBLE: "double",
-    Kind.BOOLEAN: "boolean",
-    Kind.DATE: "date",
-    Kind.TIME: "varchar",
-    Kind.TIMESTAMPTZ: "bigint",
-    Kind.TIMESTAMP: "bigint",
-    Kind.DECIMAL: "varchar",
-    Kind.UUID: "varchar",
-    Kind.BINARY: "varchar",
-    Kind.JSON: "varchar",
-}
-_CONDITIONS: Final = frozenset({Kind.INT, Kind.LONG, Kind.STRING, Kind.DATE})
 
 
 @dataclass(frozen=True, slots=True)
 class HotColumn:
-    """A column: its name there, the connector's type, and the declared column."""
+    """A column: its name there, what the connector has of its values, and the declared column."""
 
     name: str
-    type: str
+    form: HotForm
     column: Column
+
+    @property
+    def type(self) -> str:
+        """The connector's type."""
+        return self.form.type
 
     @property
     def takes_conditions(self) -> bool:
         """Whether a condition on it comes through as one on the declared value."""
-        return self.column.type.kind in _CONDITIONS
+        return self.form.condition is not None
 
 
 def hot_table(definition: LiveTable) -> str:
@@ -105,8 +93,9 @@ def hot_name(table: str) -> str:
 def hot_columns(definition: LiveTable) -> tuple[HotColumn, ...]:
     """The declared columns, in their order, of a table that `unservable` has nothing against."""
     return tuple(
-        HotColumn(_name(column.name, place), _TYPES[column.type.kind], column)
+        HotColumn(_name(column.name, place), column.type.entry.hot, column)
         for place, column in enumerate(definition.columns)
+        if column.type.entry.hot is not None
     )
 
 
@@ -135,7 +124,7 @@ def unservable(definition: LiveTable) -> str | None:
     """Why the hot rows can't be laid over the table in Trino, or None where they can."""
     if definition.merging.problem_over_rows:  # safety: hot-view-unservable
         return definition.merging.problem_over_rows
-    nested = next((one.name for one in definition.columns if one.type.kind not in _TYPES), None)
+    nested = next((one.name for one in definition.columns if one.type.entry.hot is None), None)
     return None if nested is None else f"Trino's Thrift connector has no type for the nested column {nested}"
 
 

@@ -20,7 +20,7 @@ from pyiceberg_core import transform
 
 from thermocline.errors import BadParameter
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.column_types import ESCAPED_ZERO, KEY_END, KeyForm, Kind
+from thermocline.rules.column_types import ESCAPED_ZERO, KEY_END, KeyForm
 from thermocline.rules.columns import PROVENANCE, Column
 from thermocline.text.shown import Columns
 
@@ -165,10 +165,10 @@ def parse_value(column: Column, text: str) -> object:
         ValueError: with a plain sentence, when the text is no value of the column's type.
     """
     try:
-        return _form(column).parse(text)
+        assert column.type.of_text is not None, "no key column"
+        return column.type.of_text(text)
     except ValueError as error:
-        article = "an" if column.type.kind is Kind.INT else "a"
-        raise ValueError(f'{column.name} is {article} {column.type}, and "{text}" is {error}') from None
+        raise ValueError(f'{column.name} is {column.type.with_article}, and "{text}" is {error}') from None
 
 
 def flat_column(values: pa.Array | pa.ChunkedArray, column: Column) -> pa.Array:

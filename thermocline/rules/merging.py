@@ -14,22 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 
-from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.column_types import TYPES, ColumnType, Kind
 from thermocline.rules.columns import Column
 from thermocline.rules.keys import encode_columns, encode_values, flat_column
 
 __all__ = ["Append", "BySequence", "LastWins", "Merging", "Partial"]
 
-_EPOCHS: Final = {
-    Kind.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC),
-    Kind.TIMESTAMP: datetime(1970, 1, 1),  # noqa: DTZ001  (a time without a zone)
-}
+_EPOCHS: Final = {kind: entry.since for kind, entry in TYPES.items() if entry.since is not None}
 _LONG: Final = ColumnType(Kind.LONG)
 
 

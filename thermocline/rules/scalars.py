@@ -7,6 +7,7 @@ a plain phrase. The rules are those of the record rule (docs/architecture/record
 from __future__ import annotations
 
 import base64
+import math
 import re
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
@@ -26,6 +27,7 @@ __all__ = [
     "clock_time",
     "decimal",
     "decimal_text",
+    "double",
     "fitted",
     "hexadecimal",
     "instant",
@@ -36,6 +38,7 @@ __all__ = [
     "timestamp",
     "url_safe_binary",
     "uuid",
+    "uuid_of_bytes",
 ]
 
 INT_RANGE: Final = (-(2**31), 2**31 - 1)
@@ -50,6 +53,7 @@ NUMBER_LENGTH_MAX: Final = 1_000
 """Of a decimal's text, in characters: what reads digits can take time by the square of their number."""
 PLAIN_SCALE_MAX: Final = 6
 """With more decimal places, Python and Arrow write small decimals with an exponent (``1E-7``)."""
+UUID_BYTES: Final = 16
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -126,7 +130,7 @@ def clock_time(text: str) -> time:
 def time_of_day(microseconds: int) -> time:
     """The time that many microseconds after midnight."""
     if not 0 <= microseconds < _MICROSECONDS_A_DAY:
-        raise ValueError("not within a day")
+        raise ValueError("not a time of day from 00:00:00 to 23:59:59.999999")
     return (_EPOCH + timedelta(0, 0, microseconds)).time()
 
 
@@ -141,6 +145,21 @@ def instant(microseconds: int) -> datetime:
         return _EPOCH + timedelta(0, 0, microseconds)
     except OverflowError:
         raise ValueError("not a time from year 1 to 9999") from None
+
+
+def double(text: str) -> float:
+    """A number that a double has, which is neither infinite nor NaN."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number out of range")
+    return number
+
+
+def uuid_of_bytes(content: bytes) -> UUID:
+    """A UUID by its 16 bytes."""
+    if len(content) != UUID_BYTES:
+        raise ValueError(f"{len(content)} bytes, not {UUID_BYTES}")
+    return UUID(bytes=content)
 
 
 def uuid(text: str) -> UUID:

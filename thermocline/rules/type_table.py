@@ -1,128 +1,50 @@
 """One table of what each kind of column is in every language that a value passes through.
 
-A new kind is a word in `Kind`, an entry of `TYPES`, and its reading in SQL (`views.fields`), which says in
-another language what ``parsed`` and ``convert`` say here. `tests/thermocline/test_kinds.py` walks each kind
+A new kind is a word in `Kind` and an entry of `TYPES`. What needs a format or a room of its own to be said
+is a mapping made by `for_every`, which no kind can be missing from: which types of Avro and of Protobuf
+become the kind (`decode.avro.fitting`, `decode.protobuf.fitting`), how Trino's SQL reads it out of JSON
+(`views.fields`), and its description (`docs/generate.py`). `tests/thermocline/test_kinds.py` walks each kind
 through every reader and writer.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import date, datetime, time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from enum import StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 from pyiceberg import types
-from pyiceberg.types import IcebergType
 
-from thermocline.rules import nested_types, scalars
+from thermocline.rules import arrow_texts, nested_types, scalars
 from thermocline.rules.nested_types import Convert, nullable, where_needed
+from thermocline.rules.type_entry import (
+    KEY_END,
+    Counted,
+    Epoch,
+    HotForm,
+    KeyForm,
+    Kind,
+    Packing,
+    Token,
+    TypeEntry,
+    for_every,
+)
 
 if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
 
-__all__ = [
-    "EPOCHS",
-    "EPOCH_ENTRIES",
-    "ESCAPED_ZERO",
-    "KEY_END",
-    "TIMESTAMP",
-    "TYPES",
-    "Epoch",
-    "KeyForm",
-    "Kind",
-    "Packing",
-    "TypeEntry",
-]
+__all__ = ["EPOCHS", "EPOCH_ENTRIES", "ESCAPED_ZERO", "TIMESTAMP", "TYPES"]
 
-Epoch = Literal["s", "ms", "us", "d"]
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 ESCAPED_ZERO: Final = b"\x00\xff"
-KEY_END: Final = b"\x00\x01"
-
-
-class Kind(StrEnum):
-    """The kinds of column; the value is the word in the configuration."""
-
-    INT = "int"
-    LONG = "long"
-    STRING = "string"
-    DOUBLE = "double"
-    DECIMAL = "decimal"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    TIME = "time"
-    TIMESTAMPTZ = "timestamptz"
-    TIMESTAMP = "timestamp"
-    UUID = "uuid"
-    BINARY = "binary"
-    JSON = "json"
-    STRUCT = "struct"
-    LIST = "list"
-    MAP = "map"
-
-
-class Packing(StrEnum):
-    """How MessagePack holds a value in the hot tier."""
-
-    NUMBER = "number"
-    TEXT = "text"
-    BYTES = "bytes"
-    BOOLEAN = "boolean"
-    TIMESTAMP = "timestamp"
-    NESTED = "nested"
-    """MessagePack itself, as bytes: so that each cell of a row says how long it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyForm:
-    """A key column's value as bytes that sort as it does.
-
-    ``width`` is None where the bytes are escaped and end with `KEY_END`. ``is_integer``: big-endian with the
-    sign bit flipped. ``hashed`` gives what Iceberg's bucket transform hashes (specification, appendix B).
-    ``parse`` reads the text of a URL or a command, and raises ValueError with a plain sentence.
-    """
-
-    encode: Callable[[Any], bytes]
-    decode: Callable[[bytes], object]
-    hashed: Callable[[Any], bytes]
-    parse: Callable[[str], object]
-    width: int | None = None
-    is_integer: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TypeEntry:
-    """One kind of column.
-
-    ``arrow`` of every table of ours (a UUID is its 16 bytes); ``python``, the natural value; ``parsed``, what
-    msgspec checks and gives for a JSON value, and ``convert``, what makes the natural value of that;
-    ``stored`` makes of a natural value what Arrow takes, ``natural`` the other way round, ``spelled`` what a
-    JSON encoder takes; None: as it is.
-    ``json_schema``, of the JSON that is given out; ``key``, where it may be a key column.
-    """
-
-    arrow: Callable[[ColumnType], pa.DataType]
-    iceberg: Callable[[ColumnType], IcebergType]
-    duckdb: str
-    trino: str
-    python: Callable[[ColumnType], Any]
-    packing: Packing
-    json_schema: Callable[[ColumnType], dict[str, Any]]
-    parsed: Callable[[ColumnType], Any]
-    convert: Callable[[ColumnType], Convert | None] = lambda _: None
-    stored: Callable[[ColumnType], Convert | None] = lambda _: None
-    natural: Callable[[ColumnType], Convert | None] = lambda _: None
-    spelled: Callable[[ColumnType], Convert | None] = lambda _: None
-    key: KeyForm | None = None
 
 
 def _decimal_type(of: ColumnType) -> types.DecimalType:
@@ -132,23 +54,27 @@ def _decimal_type(of: ColumnType) -> types.DecimalType:
 
 
 def _decimal_reader(of: ColumnType) -> Convert:
-    precision, scale = of.precision, of.scale
-    assert precision is not None
-    assert scale is not None
+    of_text = _decimal_of_text(of)
 
-    def read(raw: msgspec.Raw) -> Decimal | None:
+    def read(raw: msgspec.Raw) -> Any:
         token = bytes(raw)
         if token == b"null":
             return None
         if not token.startswith(b'"'):
-            return scalars.decimal(token.decode(), precision, scale)
+            return of_text(token.decode())
         text = msgspec.json.decode(token, type=str)
         try:
-            return scalars.decimal(text, precision, scale)
+            return of_text(text)
         except ValueError as error:
             raise ValueError(f"{error}{_hint_of_base64(text)}") from None
 
     return read
+
+
+def _decimal_of_text(of: ColumnType) -> Convert:
+    assert of.precision is not None
+    assert of.scale is not None
+    return partial(scalars.decimal, precision=of.precision, scale=of.scale)
 
 
 def _plain_decimal(of: ColumnType) -> Convert | None:
@@ -191,10 +117,21 @@ def _json_text(raw: msgspec.Raw) -> str | None:
     return None if text == "null" else text
 
 
-def _epoch_reader(of: ColumnType) -> Convert:
-    assert of.epoch is not None
-    make, factor = _FROM_MICROSECONDS[of.kind], _MICROSECONDS[of.epoch]
-    return lambda number: make(number * factor)
+def _of_numbers(entry: TypeEntry) -> TypeEntry:
+    """The same kind, declared with an epoch."""
+    counted = entry.counted
+    assert counted is not None
+
+    def reader(of: ColumnType) -> Convert:
+        assert of.epoch is not None
+        factor = counted.units[of.epoch]
+        return lambda number: counted.make(number * factor)
+
+    return replace(entry, parsed=lambda _: counted.parsed, convert=reader)
+
+
+def _microseconds(_: ColumnType, values: pa.Array) -> pa.Array:
+    return values.view(pa.int64())
 
 
 def _day(number: int) -> date:
@@ -220,12 +157,7 @@ def _within(low: int, high: int) -> Any:
     return Annotated[int, msgspec.Meta(ge=low, le=high)]
 
 
-_FROM_MICROSECONDS: Final[Mapping[Kind, Callable[[int], Any]]] = {
-    Kind.TIMESTAMPTZ: scalars.instant,
-    Kind.TIMESTAMP: scalars.local_instant,
-    Kind.TIME: scalars.time_of_day,
-}
-_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_UNITS: Final[Mapping[Epoch, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1}  # in microseconds
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _INT_BIAS: Final = 2**31
 _LONG_BIAS: Final = 2**63
@@ -236,7 +168,11 @@ _STORED, _NATURAL, _SPELLED = attrgetter("stored"), attrgetter("natural"), attrg
 _pack_int: Final = struct.Struct(">I").pack
 _pack_long: Final = struct.Struct(">Q").pack
 
-TYPES: Final[Mapping[Kind, TypeEntry]] = {
+_MOMENT: Final = (
+    "CAST(from_unixtime_nanos(CAST({found} AS decimal(38, 0)) * 1000) AS timestamp(6) with time zone)"
+)
+
+_ENTRIES: Final = {
     Kind.INT: TypeEntry(
         arrow=lambda _: pa.int32(),
         iceberg=lambda _: types.IntegerType(),
@@ -246,11 +182,16 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.NUMBER,
         json_schema=lambda _: {"type": "integer", "format": "int32"},
         parsed=lambda _: _INT,
+        of_text=lambda _: lambda text: scalars.integer(text, *scalars.INT_RANGE),
+        plain=("string", "int"),
+        token=Token.NUMBER,
+        texts=None,
+        hot=HotForm("integer", condition=int),
+        orders=True,
         key=KeyForm(
             encode=lambda value: _pack_int(value + _INT_BIAS),
             decode=lambda part: int.from_bytes(part) - _INT_BIAS,
             hashed=_eight_bytes,
-            parse=lambda text: scalars.integer(text, *scalars.INT_RANGE),
             width=4,
             is_integer=True,
         ),
@@ -264,11 +205,16 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.NUMBER,
         json_schema=lambda _: {"type": "integer", "format": "int64"},
         parsed=lambda _: _LONG,
+        of_text=lambda _: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
+        plain=("string", "int", "long"),
+        token=Token.NUMBER,
+        texts=None,
+        hot=HotForm("bigint", condition=int),
+        orders=True,
         key=KeyForm(
             encode=lambda value: _pack_long(value + _LONG_BIAS),
             decode=lambda part: int.from_bytes(part) - _LONG_BIAS,
             hashed=_eight_bytes,
-            parse=lambda text: scalars.integer(text, *scalars.LONG_RANGE),
             width=8,
             is_integer=True,
         ),
@@ -282,11 +228,16 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TEXT,
         json_schema=lambda _: {"type": "string"},
         parsed=lambda _: str,
+        of_text=lambda _: str,
+        plain=("string",),
+        token=Token.TEXT,
+        texts=None,
+        hot=HotForm("varchar", condition=bytes.decode),
+        orders=True,
         key=KeyForm(
             encode=lambda value: _escape(value.encode()),
             decode=lambda part: _unescape(part).decode(),
             hashed=str.encode,
-            parse=str,
         ),
     ),
     Kind.DOUBLE: TypeEntry(
@@ -298,6 +249,12 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.NUMBER,
         json_schema=lambda _: {"type": "number", "format": "double"},
         parsed=lambda _: float,
+        of_text=lambda _: scalars.double,
+        plain=(),
+        token=Token.NUMBER,
+        texts=None,
+        hot=HotForm("double"),
+        orders=False,
     ),
     Kind.DECIMAL: TypeEntry(
         arrow=lambda of: pa.decimal128(of.precision, of.scale),
@@ -308,6 +265,12 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TEXT,
         json_schema=lambda _: {"type": "string", "format": "decimal"},
         parsed=lambda _: msgspec.Raw,  # a float would round it
+        of_text=_decimal_of_text,
+        plain=("string",),
+        token=Token.NUMBER,
+        texts=arrow_texts.decimal_texts,
+        hot=HotForm("varchar", arrow_texts.decimal_texts, "CAST({found} AS {of.trino})"),
+        orders=False,
         convert=_decimal_reader,
         spelled=_plain_decimal,
     ),
@@ -320,6 +283,12 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.BOOLEAN,
         json_schema=lambda _: {"type": "boolean"},
         parsed=lambda _: bool,
+        of_text=None,
+        plain=(),
+        token=Token.TRUTH,
+        texts=None,
+        hot=HotForm("boolean"),
+        orders=False,
     ),
     Kind.DATE: TypeEntry(
         arrow=lambda _: pa.date32(),
@@ -330,15 +299,21 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TEXT,
         json_schema=lambda _: {"type": "string", "format": "date"},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.calendar_date,
+        plain=("string",),
+        token=Token.TEXT,
+        texts=None,
+        hot=HotForm("date", lambda _, values: values.view(pa.int32()), condition=_day),
+        orders=True,
         convert=lambda _: scalars.calendar_date,
         key=KeyForm(
             encode=lambda value: _pack_int(value.toordinal() - _EPOCH_DAY + _INT_BIAS),
             decode=lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + _EPOCH_DAY),
             hashed=lambda value: _eight_bytes(value.toordinal() - _EPOCH_DAY),
-            parse=scalars.calendar_date,
             width=4,
             is_integer=True,
         ),
+        counted=Counted({"d": 1}, _INT, _day),
     ),
     Kind.TIME: TypeEntry(
         arrow=lambda _: pa.time64("us"),
@@ -346,10 +321,17 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         duckdb="TIME",
         trino="time(6)",
         python=lambda _: time,
-        packing=Packing.TEXT,
+        packing=Packing.TIME,
         json_schema=lambda _: {"type": "string", "pattern": scalars.CLOCK_TIME},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.clock_time,
+        plain=("string",),
+        token=Token.TEXT,
+        texts=arrow_texts.clock_texts,
+        hot=HotForm("varchar", arrow_texts.clock_texts, "CAST({found} AS {of.trino})"),
+        orders=False,  # it begins again every day
         convert=lambda _: scalars.clock_time,
+        counted=Counted(_UNITS, _LONG, scalars.time_of_day),
     ),
     Kind.TIMESTAMPTZ: TypeEntry(
         arrow=lambda _: TIMESTAMP,
@@ -360,7 +342,15 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TIMESTAMP,
         json_schema=lambda _: {"type": "string", "format": "date-time"},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.timestamp,
+        plain=("string",),
+        token=Token.TEXT,
+        texts=arrow_texts.moment_texts,
+        hot=HotForm("bigint", _microseconds, _MOMENT),
+        orders=True,
+        since=datetime(1970, 1, 1, tzinfo=UTC),
         convert=lambda _: scalars.timestamp,
+        counted=Counted(_UNITS, _LONG, scalars.instant),
     ),
     Kind.TIMESTAMP: TypeEntry(
         arrow=lambda _: pa.timestamp("us"),
@@ -371,7 +361,15 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TEXT,
         json_schema=lambda _: {"type": "string", "pattern": scalars.LOCAL_TIMESTAMP},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.local_timestamp,
+        plain=("string",),
+        token=Token.TEXT,
+        texts=arrow_texts.wall_clock_texts,
+        hot=HotForm("bigint", _microseconds, f"CAST({_MOMENT} AT TIME ZONE 'UTC' AS {{of.trino}})"),
+        orders=True,
+        since=datetime(1970, 1, 1),  # noqa: DTZ001  (a time without a zone)
         convert=lambda _: scalars.local_timestamp,
+        counted=Counted(_UNITS, _LONG, scalars.local_instant),
     ),
     Kind.UUID: TypeEntry(
         arrow=lambda _: pa.binary(16),
@@ -382,6 +380,13 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.BYTES,
         json_schema=lambda _: {"type": "string", "format": "uuid"},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.uuid,
+        plain=("string", "uuid", "bytes"),
+        token=Token.TEXT,
+        texts=arrow_texts.uuid_texts,
+        hot=HotForm("varchar", arrow_texts.uuid_texts, "CAST({found} AS {of.trino})"),
+        orders=False,
+        of_bytes=scalars.uuid_of_bytes,
         convert=lambda _: scalars.uuid,
         stored=lambda _: attrgetter("bytes"),
         natural=lambda _: lambda content: UUID(bytes=content),
@@ -389,7 +394,6 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
             encode=lambda value: bytes(value.bytes),
             decode=lambda part: UUID(bytes=part),
             hashed=lambda value: bytes(value.bytes),
-            parse=scalars.uuid,
             width=16,
         ),
     ),
@@ -402,8 +406,15 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.BYTES,
         json_schema=lambda _: {"type": "string", "contentEncoding": "base64"},
         parsed=lambda _: str,
+        of_text=lambda _: scalars.binary,
+        plain=("bytes",),
+        token=Token.TEXT,
+        texts=arrow_texts.base64_texts,
+        hot=HotForm("varchar", arrow_texts.base64_texts, "from_base64({found})"),
+        orders=False,
+        of_bytes=bytes,
         convert=lambda _: _binary,
-        key=KeyForm(encode=_escape, decode=_unescape, hashed=bytes, parse=scalars.binary),
+        key=KeyForm(encode=_escape, decode=_unescape, hashed=bytes),
     ),
     Kind.JSON: TypeEntry(
         arrow=lambda _: pa.string(),
@@ -414,6 +425,12 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.TEXT,
         json_schema=lambda _: {"type": "string", "contentMediaType": "application/json"},
         parsed=lambda _: msgspec.Raw,
+        of_text=lambda _: str,
+        plain=(),
+        token=Token.TEXT,
+        texts=None,
+        hot=HotForm("varchar"),
+        orders=False,
         convert=lambda _: _json_text,
     ),
     Kind.STRUCT: TypeEntry(
@@ -425,6 +442,12 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         packing=Packing.NESTED,
         json_schema=nested_types.struct_schema,
         parsed=lambda of: nested_types.msgspec_struct(of, _PARSED),
+        of_text=None,
+        plain=(),
+        token=None,
+        texts=None,
+        hot=None,
+        orders=False,
         convert=partial(nested_types.rebuilt_struct, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_struct, _STORED),
         natural=where_needed(nested_types.rebuilt_struct, _NATURAL),
@@ -437,8 +460,17 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
         trino="array({self.fields[0].type.trino})",
         python=lambda of: list[nullable(of.fields[0].type.python)],  # type: ignore[misc]
         packing=Packing.NESTED,
-        json_schema=lambda of: {"type": "array", "items": nested_types.nullable_schema(of.fields[0].type)},
+        json_schema=lambda of: {
+            "type": "array",
+            "items": nested_types.nullable_schema(of.fields[0].type),
+        },
         parsed=lambda of: list[nullable(of.fields[0].type.parsed)],  # type: ignore[misc]
+        of_text=None,
+        plain=(),
+        token=None,
+        texts=None,
+        hot=None,
+        orders=False,
         convert=partial(nested_types.rebuilt_list, inside=_CONVERT),
         stored=partial(nested_types.rebuilt_list, inside=_STORED),
         natural=partial(nested_types.rebuilt_list, inside=_NATURAL),
@@ -456,22 +488,19 @@ TYPES: Final[Mapping[Kind, TypeEntry]] = {
             "additionalProperties": nested_types.nullable_schema(of.fields[1].type),
         },
         parsed=lambda of: dict[str, nullable(of.fields[1].type.parsed)],  # type: ignore[misc]
+        of_text=None,
+        plain=(),
+        token=None,
+        texts=None,
+        hot=None,
+        orders=False,
         convert=partial(nested_types.rebuilt_map, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_map, _STORED),
         natural=partial(nested_types.map_of_pairs, inside=_NATURAL),
         spelled=where_needed(nested_types.rebuilt_map, _SPELLED),
     ),
 }
-EPOCHS: Final[dict[Kind, tuple[Epoch, ...]]] = {
-    Kind.TIMESTAMPTZ: ("s", "ms", "us"),
-    Kind.TIMESTAMP: ("s", "ms", "us"),
-    Kind.DATE: ("d",),
-    Kind.TIME: ("s", "ms", "us"),
-}
-"""The units since 1970-01-01, and of a time since midnight, in which a number says when."""
-EPOCH_ENTRIES: Final = {
-    Kind.TIMESTAMPTZ: replace(TYPES[Kind.TIMESTAMPTZ], parsed=lambda _: _LONG, convert=_epoch_reader),
-    Kind.TIMESTAMP: replace(TYPES[Kind.TIMESTAMP], parsed=lambda _: _LONG, convert=_epoch_reader),
-    Kind.TIME: replace(TYPES[Kind.TIME], parsed=lambda _: _LONG, convert=_epoch_reader),
-    Kind.DATE: replace(TYPES[Kind.DATE], parsed=lambda _: _INT, convert=lambda _: _day),
-}
+TYPES: Final = for_every(Kind, _ENTRIES)
+EPOCHS: Final = {kind: tuple(entry.counted.units) for kind, entry in TYPES.items() if entry.counted}
+"""The units in which a number says when."""
+EPOCH_ENTRIES: Final = {kind: _of_numbers(entry) for kind, entry in TYPES.items() if entry.counted}

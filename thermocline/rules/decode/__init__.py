@@ -17,7 +17,6 @@ from functools import partial
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.decode.arrow import (
     arrow_array,
-    decimal_texts,
     key_table,
     natural_values,
     records_table,
@@ -57,7 +56,6 @@ __all__ = [
     "Unpacker",
     "WriterSchemas",
     "arrow_array",
-    "decimal_texts",
     "decoder_for",
     "json_lines",
     "json_row",

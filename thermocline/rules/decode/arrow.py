@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from thermocline.rules import keys
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.record import Decoded
 from thermocline.rules.definition import ABSENT, LiveTable
 
-__all__ = ["arrow_array", "decimal_texts", "key_table", "natural_values", "records_table", "sequences"]
+__all__ = ["arrow_array", "key_table", "natural_values", "records_table", "sequences"]
 
 MICROSECONDS: Final = 1000  # in one of Kafka's milliseconds
 
@@ -85,16 +84,6 @@ def arrow_array(of: ColumnType, values: Sequence[Any]) -> pa.Array:
     if stored is not None:
         values = [None if value is None else stored(value) for value in values]
     return pa.array(values, of.arrow)
-
-
-def decimal_texts(of: ColumnType, values: pa.Array) -> pa.Array:
-    """Decimals as text in plain notation."""
-    texts = values.cast(pa.string())
-    if of.spelled is None:
-        return texts
-    has_exponent = pc.fill_null(pc.match_substring(texts, "E"), False)
-    plain = [of.spelled(one) for one in values.filter(has_exponent).to_pylist()]
-    return pc.replace_with_mask(texts, has_exponent, pa.array(plain, pa.string()))
 
 
 def natural_values(of: ColumnType, values: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -15,7 +15,14 @@ import numpy as np
 
 from thermocline.rules import scalars
 
-__all__ = ["decimal_of", "finite", "instant_of_nanoseconds", "instants", "text_of_nanoseconds"]
+__all__ = [
+    "decimal_of",
+    "finite",
+    "instant_of_nanoseconds",
+    "instants",
+    "text_of_nanoseconds",
+    "whole_microseconds",
+]
 
 DECIMAL_BITS_MAX: Final = 4_096
 """Of a decimal: beyond it, writing its digits takes time by the square of their number."""
@@ -45,10 +52,15 @@ def finite(number: float) -> float:
 
 def instant_of_nanoseconds(nanoseconds: int) -> datetime:
     """The time that many nanoseconds after 1970 began, if it has no more than microseconds."""
+    return scalars.instant(whole_microseconds(nanoseconds))
+
+
+def whole_microseconds(nanoseconds: int) -> int:
+    """The same as microseconds, if it is whole ones."""
     microseconds, rest = divmod(nanoseconds, 1_000)
     if rest:  # safety: avro-nanoseconds
         raise ValueError("a time with nanoseconds, and columns have microseconds")
-    return scalars.instant(microseconds)
+    return microseconds
 
 
 def instants(seconds: Sequence[int], nanoseconds: Sequence[int]) -> list[datetime]:

@@ -7,7 +7,7 @@ Source: MessagePack specification, "Formats" and "Timestamp extension type".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.rules.byte_columns import Bytes, Positions, big_endian, positions_and_bytes, text
-from thermocline.rules.column_types import ColumnType, Packing
+from thermocline.rules.column_types import ColumnType, Packing, for_every
 from thermocline.rules.decode.arrow import arrow_array
 from thermocline.rules.decode.payload import nested_unpacker
 from thermocline.rules.definition import LiveTable
@@ -112,10 +112,14 @@ _BEFORE_CONTENT: Final = _by_head(
 def _text(cells: _Cells, column_type: ColumnType) -> pa.Array:
     """Strings, and what is packed as text: dates, times without a zone, and decimals."""
     strings = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.string())
-    if pa.types.is_time(column_type.arrow):  # which Arrow makes of no text
-        moments = pc.binary_join_element_wise(_ANY_DAY, strings, "")
-        return moments.cast(pa.timestamp("us")).cast(column_type.arrow)
     return strings if strings.type == column_type.arrow else strings.cast(column_type.arrow)
+
+
+def _time(cells: _Cells, column_type: ColumnType) -> pa.Array:
+    """Times of day. Arrow makes none of a text, but moments, which have one."""
+    texts = text(cells.data, cells.starts, cells.stops, cells.is_null).cast(pa.string())
+    moments = pc.binary_join_element_wise(_ANY_DAY, texts, "")
+    return moments.cast(pa.timestamp("us")).cast(column_type.arrow)
 
 
 def _binary(cells: _Cells, column_type: ColumnType) -> pa.Array:
@@ -170,11 +174,15 @@ def _of_96_bits(data: Bytes, starts: Positions) -> Positions:
 
 
 _MICROSECONDS: Final = {TIMESTAMP_32: _of_32_bits, TIMESTAMP_64: _of_64_bits, TIMESTAMP_96: _of_96_bits}
-_CONVERTED: Final[dict[Packing, Callable[[_Cells, ColumnType], pa.Array]]] = {
-    Packing.NUMBER: _number,
-    Packing.TEXT: _text,
-    Packing.BYTES: _binary,
-    Packing.BOOLEAN: _boolean,
-    Packing.TIMESTAMP: _timestamp,
-    Packing.NESTED: _nested,
-}
+_CONVERTED: Final[Mapping[Packing, Callable[[_Cells, ColumnType], pa.Array]]] = for_every(
+    Packing,
+    {
+        Packing.NUMBER: _number,
+        Packing.TEXT: _text,
+        Packing.BYTES: _binary,
+        Packing.BOOLEAN: _boolean,
+        Packing.TIMESTAMP: _timestamp,
+        Packing.TIME: _time,
+        Packing.NESTED: _nested,
+    },
+)

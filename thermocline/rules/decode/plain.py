@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from uuid import UUID
 
-from thermocline.rules import scalars
-from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column
@@ -48,7 +46,7 @@ class PlainDocuments:
 
 def header_value(content: bytes, type_: ColumnType) -> Any:
     """A header's value, of a type as the definition allows it. Raises `ValueError`."""
-    return content if type_.kind is Kind.BINARY else _text(content, type_)
+    return content if type_.python is bytes else _text(content, type_)
 
 
 def _text(content: bytes, type_: ColumnType) -> Any:
@@ -56,11 +54,8 @@ def _text(content: bytes, type_: ColumnType) -> Any:
         text = content.decode()
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
-    if type_.kind is Kind.DECIMAL:
-        assert type_.precision is not None
-        assert type_.scale is not None
-        return scalars.decimal(text, type_.precision, type_.scale)
-    return _OF_TEXT[type_.kind](text)
+    assert type_.of_text is not None, "no plain column"
+    return type_.of_text(text)
 
 
 def _big_endian(width: int) -> Callable[[bytes, ColumnType], int]:
@@ -72,25 +67,11 @@ def _big_endian(width: int) -> Callable[[bytes, ColumnType], int]:
     return read
 
 
-def _bytes(content: bytes, type_: ColumnType) -> bytes | UUID:
-    if type_.kind is not Kind.UUID:
-        return content
-    if len(content) != _UUID_BYTES:
-        raise ValueError(f"{len(content)} bytes, not {_UUID_BYTES}")
-    return UUID(bytes=content)
+def _bytes(content: bytes, type_: ColumnType) -> Any:
+    assert type_.entry.of_bytes is not None, "no plain column"
+    return type_.entry.of_bytes(content)
 
 
-_UUID_BYTES: Final = 16
-_OF_TEXT: Final[dict[Kind, Callable[[str], Any]]] = {
-    Kind.STRING: str,
-    Kind.INT: lambda text: scalars.integer(text, *scalars.INT_RANGE),
-    Kind.LONG: lambda text: scalars.integer(text, *scalars.LONG_RANGE),
-    Kind.DATE: scalars.calendar_date,
-    Kind.TIME: scalars.clock_time,
-    Kind.TIMESTAMPTZ: scalars.timestamp,
-    Kind.TIMESTAMP: scalars.local_timestamp,
-    Kind.UUID: scalars.uuid,
-}
 _READERS: Final[dict[str, Callable[[bytes, ColumnType], Any]]] = {
     "string": _text,
     "uuid": _text,

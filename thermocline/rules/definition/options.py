@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from thermocline.rules.column_types import Kind, closest
+from thermocline.rules.column_types import TYPES, Kind, closest
 from thermocline.rules.columns import parse_path, spelled
 
 SCHEMA_FORMATS: Final = ("avro", "json_schema", "protobuf")
@@ -24,26 +24,13 @@ EMPTY_FORMATS: Final = ("protobuf",)
 """In which no bytes at all are a value: one whose fields have their defaults."""
 # What a record's key or value is as a whole, and which column it can be then.
 ONE_COLUMN: Final[dict[str, tuple[Kind, ...]]] = {
-    "string": (
-        Kind.STRING,
-        Kind.INT,
-        Kind.LONG,
-        Kind.DATE,
-        Kind.TIME,
-        Kind.TIMESTAMPTZ,
-        Kind.TIMESTAMP,
-        Kind.UUID,
-        Kind.DECIMAL,
-    ),
-    "int": (Kind.INT, Kind.LONG),
-    "long": (Kind.LONG,),
-    "uuid": (Kind.UUID,),
-    "bytes": (Kind.BINARY, Kind.UUID),
+    format_: tuple(kind for kind, entry in TYPES.items() if format_ in entry.plain)
+    for format_ in ("string", "int", "long", "uuid", "bytes")
 }
 ENVELOPES: Final = ("plain", "debezium", "maxwell")
 ENVELOPED_FORMATS: Final = {"debezium": ("json", "json_schema", "avro", "protobuf"), "maxwell": ("json",)}
 KEY_SOURCES: Final = ("key", "value")
-SEQUENCE_KINDS: Final = (Kind.INT, Kind.LONG, Kind.DATE, Kind.TIMESTAMPTZ, Kind.TIMESTAMP, Kind.STRING)
+SEQUENCE_KINDS: Final = tuple(kind for kind, entry in TYPES.items() if entry.orders)
 """What records can be ordered by: types whose values have one order, the same in every program."""
 TOMBSTONE_RETENTION_HOURS: Final = 168
 """A week, as Kafka keeps records by default: what comes later than that is rarely waited for."""

@@ -6,20 +6,19 @@ something else by the same number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
-from uuid import UUID
 
 import msgspec
 
 from thermocline.rules import scalars
 from thermocline.rules.avro_schema import CONNECT, DEBEZIUM_TIME, VARIABLE_DECIMAL, AvroType
-from thermocline.rules.column_types import ColumnType, Kind
+from thermocline.rules.column_types import ColumnType, Kind, for_every
 from thermocline.rules.decode.avro.values import EPOCH_DAY, Unfit
-from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds
+from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds, whole_microseconds
 
 __all__ = ["Convert", "conversion", "json_text"]
 
@@ -38,14 +37,10 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     if to.kind is Kind.DECIMAL and of.logical == VARIABLE_DECIMAL:
         return partial(_variable_decimal, to=to)
     if to.epoch is not None and ((of.kind, of.logical) in _NUMBERS or _EPOCHS.get(of.logical) == to.epoch):
-        if to.kind is Kind.DATE:
-            return _date
-        if to.kind is Kind.TIME:
-            return partial(_time_of_day, factor=_MICROSECONDS[to.epoch])
-        make = _of_epoch if to.kind is Kind.TIMESTAMPTZ else _local_of_epoch
-        return partial(make, factor=_MICROSECONDS[to.epoch])
-    if to.epoch is None and (to.kind, of.kind, of.logical) in _TAKEN:
-        return _TAKEN[to.kind, of.kind, of.logical]
+        return to.convert
+    taken = _TAKEN[to.kind]
+    if to.epoch is None and (of.kind, of.logical) in taken:
+        return taken[of.kind, of.logical]
     if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
         raise ValueError(f"the record has a {of}, which has no zone and so is no moment")
     if of.logical.startswith(("timestamp", f"{CONNECT}Timestamp")) and to.kind is Kind.TIMESTAMP:
@@ -88,9 +83,7 @@ def _time_of_day(number: int, factor: int) -> time:
 
 
 def _time_of_nanoseconds(number: int) -> time:
-    if number % 1_000:
-        raise ValueError("a time of more than 6 fraction digits")
-    return scalars.time_of_day(number // 1_000)
+    return scalars.time_of_day(whole_microseconds(number))
 
 
 def _date(days: int) -> date:
@@ -117,47 +110,61 @@ _EPOCHS: Final = {
     f"{DEBEZIUM_TIME}MicroTime": "us",
     f"{CONNECT}Timestamp": "ms",
 }
-_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", uuid_format="canonical", enc_hook=_refuse)
-_TAKEN: Final[dict[tuple[Kind, str, str], Convert | None]] = {
-    (Kind.INT, "int", ""): None,
-    (Kind.LONG, "int", ""): None,
-    (Kind.LONG, "long", ""): None,
-    (Kind.DOUBLE, "float", ""): finite,
-    (Kind.DOUBLE, "double", ""): finite,
-    (Kind.STRING, "string", ""): None,
-    (Kind.STRING, "string", "uuid"): None,
-    (Kind.STRING, "enum", ""): None,
-    (Kind.BINARY, "bytes", ""): None,
-    (Kind.BINARY, "fixed", ""): None,
-    (Kind.BOOLEAN, "boolean", ""): None,
-    (Kind.DATE, "int", "date"): _date,
-    (Kind.TIME, "int", "time-millis"): partial(_time_of_day, factor=1_000),
-    (Kind.TIME, "long", "time-micros"): scalars.time_of_day,
-    (Kind.TIME, "int", f"{DEBEZIUM_TIME}Time"): partial(_time_of_day, factor=1_000),
-    (Kind.TIME, "long", f"{DEBEZIUM_TIME}MicroTime"): scalars.time_of_day,
-    (Kind.TIME, "long", f"{DEBEZIUM_TIME}NanoTime"): _time_of_nanoseconds,
-    (Kind.TIME, "int", f"{CONNECT}Time"): partial(_time_of_day, factor=1_000),
-    (Kind.TIMESTAMPTZ, "long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
-    (Kind.TIMESTAMPTZ, "long", "timestamp-micros"): scalars.instant,
-    (Kind.TIMESTAMPTZ, "long", "timestamp-nanos"): instant_of_nanoseconds,
-    (Kind.TIMESTAMP, "long", "local-timestamp-millis"): partial(_local_of_epoch, factor=1_000),
-    (Kind.TIMESTAMP, "long", "local-timestamp-micros"): scalars.local_instant,
-    (Kind.TIMESTAMP, "long", "local-timestamp-nanos"): _local_of_nanoseconds,
-    (Kind.STRING, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): None,
-    (Kind.STRING, "string", "io.debezium.data.Uuid"): None,
-    (Kind.DATE, "int", f"{DEBEZIUM_TIME}Date"): _date,
-    (Kind.DATE, "int", f"{CONNECT}Date"): _date,
-    (Kind.TIMESTAMPTZ, "long", f"{CONNECT}Timestamp"): partial(_of_epoch, factor=1_000),
-    # Without a zone in the database: Debezium writes them as UTC has them.
-    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_of_epoch, factor=1_000),
-    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.instant,
-    (Kind.TIMESTAMPTZ, "long", f"{DEBEZIUM_TIME}NanoTimestamp"): instant_of_nanoseconds,
-    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}Timestamp"): partial(_local_of_epoch, factor=1_000),
-    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.local_instant,
-    (Kind.TIMESTAMP, "long", f"{DEBEZIUM_TIME}NanoTimestamp"): _local_of_nanoseconds,
-    (Kind.TIMESTAMPTZ, "string", f"{DEBEZIUM_TIME}ZonedTimestamp"): scalars.timestamp,
-    (Kind.UUID, "string", "io.debezium.data.Uuid"): scalars.uuid,
-    (Kind.UUID, "string", "uuid"): scalars.uuid,
-    (Kind.UUID, "fixed", "uuid"): lambda value: UUID(bytes=value),
-}
+_TAKEN: Final[Mapping[Kind, Mapping[tuple[str, str], Convert | None]]] = for_every(
+    Kind,
+    {
+        Kind.INT: {("int", ""): None},
+        Kind.LONG: {("int", ""): None, ("long", ""): None},
+        Kind.STRING: {
+            ("string", ""): None,
+            ("string", "uuid"): None,
+            ("enum", ""): None,
+            ("string", f"{DEBEZIUM_TIME}ZonedTimestamp"): None,
+            ("string", "io.debezium.data.Uuid"): None,
+        },
+        Kind.DOUBLE: {("float", ""): finite, ("double", ""): finite},
+        Kind.DECIMAL: {},  # see `conversion`: the scale is the schema's, or the value's
+        Kind.BOOLEAN: {("boolean", ""): None},
+        Kind.DATE: {
+            ("int", "date"): _date,
+            ("int", f"{DEBEZIUM_TIME}Date"): _date,
+            ("int", f"{CONNECT}Date"): _date,
+        },
+        Kind.TIME: {
+            ("int", "time-millis"): partial(_time_of_day, factor=1_000),
+            ("long", "time-micros"): scalars.time_of_day,
+            ("int", f"{CONNECT}Time"): partial(_time_of_day, factor=1_000),
+            ("int", f"{DEBEZIUM_TIME}Time"): partial(_time_of_day, factor=1_000),
+            ("long", f"{DEBEZIUM_TIME}MicroTime"): scalars.time_of_day,
+            ("long", f"{DEBEZIUM_TIME}NanoTime"): _time_of_nanoseconds,
+        },
+        Kind.TIMESTAMPTZ: {
+            ("long", "timestamp-millis"): partial(_of_epoch, factor=1_000),
+            ("long", "timestamp-micros"): scalars.instant,
+            ("long", "timestamp-nanos"): instant_of_nanoseconds,
+            ("long", f"{CONNECT}Timestamp"): partial(_of_epoch, factor=1_000),
+            # Without a zone in the database: Debezium writes them as UTC has them.
+            ("long", f"{DEBEZIUM_TIME}Timestamp"): partial(_of_epoch, factor=1_000),
+            ("long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.instant,
+            ("long", f"{DEBEZIUM_TIME}NanoTimestamp"): instant_of_nanoseconds,
+            ("string", f"{DEBEZIUM_TIME}ZonedTimestamp"): scalars.timestamp,
+        },
+        Kind.TIMESTAMP: {
+            ("long", "local-timestamp-millis"): partial(_local_of_epoch, factor=1_000),
+            ("long", "local-timestamp-micros"): scalars.local_instant,
+            ("long", "local-timestamp-nanos"): _local_of_nanoseconds,
+            ("long", f"{DEBEZIUM_TIME}Timestamp"): partial(_local_of_epoch, factor=1_000),
+            ("long", f"{DEBEZIUM_TIME}MicroTimestamp"): scalars.local_instant,
+            ("long", f"{DEBEZIUM_TIME}NanoTimestamp"): _local_of_nanoseconds,
+        },
+        Kind.UUID: {
+            ("string", "io.debezium.data.Uuid"): scalars.uuid,
+            ("string", "uuid"): scalars.uuid,
+            ("fixed", "uuid"): scalars.uuid_of_bytes,
+        },
+        Kind.BINARY: {("bytes", ""): None, ("fixed", ""): None},
+        # What is nested is taken apart before, and a json column takes anything.
+        **{kind: {} for kind in (Kind.JSON, Kind.STRUCT, Kind.LIST, Kind.MAP)},
+    },
+)

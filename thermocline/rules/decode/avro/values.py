@@ -7,7 +7,7 @@ a whole record does, once, since a place never moves back.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date
 from math import isfinite
 from struct import Struct
 from typing import Any, Final
@@ -301,14 +301,6 @@ def _finite(number: float) -> float | Unfit:
     return number if isfinite(number) else Unfit(f"JSON has no {number}")
 
 
-def _time_of_day(microseconds: int) -> time:
-    day = timedelta(days=1)
-    since = timedelta(microseconds=microseconds)
-    if not timedelta(0) <= since < day:
-        raise ValueError("not a time of the day")
-    return (datetime.min + since).time()  # noqa: DTZ901  (a time of the day has no zone)
-
-
 _SCALARS: Final[dict[str, Taker]] = {
     "null": lambda _data, at, _: (None, at),
     "boolean": lambda data, at, _: (_boolean(data[at]), at + 1),
@@ -323,8 +315,8 @@ _JSON_OF: Final[dict[str, Callable[[Any, AvroType], Any]]] = {
     "decimal": lambda value, of: format(decimal_of(value, of.scale), "f"),
     "uuid": lambda value, _: UUID(bytes=value) if isinstance(value, bytes) else scalars.uuid(value),
     "date": lambda value, _: date.fromordinal(value + EPOCH_DAY),
-    "time-millis": lambda value, _: _time_of_day(value * 1_000),
-    "time-micros": lambda value, _: _time_of_day(value),
+    "time-millis": lambda value, _: scalars.time_of_day(value * 1_000),
+    "time-micros": lambda value, _: scalars.time_of_day(value),
     "timestamp-millis": lambda value, _: scalars.instant(value * 1_000),
     "timestamp-micros": lambda value, _: scalars.instant(value),
     "timestamp-nanos": lambda value, _: text_of_nanoseconds(value, "Z"),

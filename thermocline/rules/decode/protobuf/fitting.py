@@ -8,13 +8,18 @@ from decimal import Decimal
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
-from uuid import UUID
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from thermocline.rules import scalars
-from thermocline.rules.column_types import ColumnType, Kind
-from thermocline.rules.decode.exact import decimal_of, finite, instant_of_nanoseconds, instants
+from thermocline.rules.column_types import ColumnType, Kind, for_every
+from thermocline.rules.decode.exact import (
+    decimal_of,
+    finite,
+    instant_of_nanoseconds,
+    instants,
+    whole_microseconds,
+)
 
 __all__ = [
     "DATE",
@@ -47,7 +52,6 @@ WRAPPERS: Final = frozenset(
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 NANOSECONDS: Final = 1_000_000_000  # in a second
-UUID_BYTES: Final = 16
 _SECONDS: Final = attrgetter("seconds")
 _NANOSECONDS: Final = attrgetter("nanos")
 
@@ -65,14 +69,14 @@ def conversion(field: Any, to: ColumnType) -> Convert | None:
     kind = _TYPES[field.type]
     if to.epoch is not None and kind in _INTEGERS:
         return to.convert
-    if to.epoch is None and (to.kind, kind) in _TAKEN:
-        return _TAKEN[to.kind, kind]
+    if kind == "message":
+        kind = _message(field.message_type.full_name)
+    if to.kind is Kind.DECIMAL and kind == _message(DECIMAL):
+        return partial(_decimal, to=to)
     if to.kind is Kind.STRING and kind == "enum":
         return partial(symbol, symbols=symbols_of(field.enum_type))
-    if to.epoch is None and kind == "message":
-        convert = _OF_MESSAGES.get((to.kind, field.message_type.full_name))
-        if convert is not None:
-            return partial(convert, to=to)
+    if to.epoch is None and kind in _TAKEN[to.kind]:
+        return _TAKEN[to.kind][kind]
     raise ValueError(f"the record has a value of type {described(field)}")  # safety: protobuf-other-type
 
 
@@ -128,13 +132,15 @@ def date_of(value: Any) -> date:
         raise ValueError("not a whole date of the calendar from year 1 to 9999") from None
 
 
-def _time_of_day(value: Any, to: ColumnType) -> time:  # noqa: ARG001  (every message's reader has it)
-    if value.nanos % 1_000:
-        raise ValueError("a time of more than 6 fraction digits")
+def _time_of_day(value: Any) -> time:
+    """A google.type.TimeOfDay that is one: neither the end of the day nor a leap second."""
     try:
-        return time(value.hours, value.minutes, value.seconds, value.nanos // 1_000)
-    except ValueError:
+        whole = time(value.hours, value.minutes, value.seconds)
+    except (ValueError, OverflowError):
         raise ValueError("not a time of day") from None
+    if not 0 <= value.nanos < NANOSECONDS:
+        raise ValueError(f"a time with {value.nanos:,} nanoseconds in a second")
+    return whole.replace(microsecond=whole_microseconds(value.nanos))
 
 
 def nanoseconds_of(value: Any) -> int:
@@ -151,30 +157,21 @@ def timestamps(values: Sequence[Any]) -> list[datetime | None]:
     return [None if value is None else next(made) for value in values]
 
 
-def _timestamp(value: Any, to: ColumnType) -> datetime:  # noqa: ARG001  (the same of all of them)
-    return instant_of_nanoseconds(nanoseconds_of(value))
-
-
-def _date(value: Any, to: ColumnType) -> date:  # noqa: ARG001
-    return date_of(value)
-
-
 def _decimal(value: Any, to: ColumnType) -> Decimal:
     assert to.precision is not None
     assert to.scale is not None
     return scalars.fitted(decimal_of(value.value, value.scale), to.precision, to.scale)
 
 
+def _message(name: str) -> str:
+    """How a message is told from a scalar type that is called the same."""
+    return f"message {name}"
+
+
 def _long(number: int) -> int:
     if number > scalars.LONG_RANGE[1]:
         raise ValueError("an integer out of range")
     return number
-
-
-def _uuid_of_bytes(content: bytes) -> UUID:
-    if len(content) != UUID_BYTES:
-        raise ValueError(f"{len(content)} bytes, not {UUID_BYTES}")
-    return UUID(bytes=content)
 
 
 _TYPES: Final[dict[int, str]] = {
@@ -187,22 +184,26 @@ _TYPES: Final[dict[int, str]] = {
 _INTS: Final = ("int32", "sint32", "sfixed32")
 _LONGS: Final = (*_INTS, "uint32", "fixed32", "int64", "sint64", "sfixed64")
 _INTEGERS: Final = (*_LONGS, "uint64", "fixed64")
-_TAKEN: Final[dict[tuple[Kind, str], Convert | None]] = {
-    **{(Kind.INT, kind): None for kind in _INTS},
-    **{(Kind.LONG, kind): None for kind in _LONGS},
-    (Kind.LONG, "uint64"): _long,
-    (Kind.LONG, "fixed64"): _long,
-    (Kind.DOUBLE, "float"): finite,
-    (Kind.DOUBLE, "double"): finite,
-    (Kind.BOOLEAN, "bool"): None,
-    (Kind.STRING, "string"): checked_text,
-    (Kind.BINARY, "bytes"): None,
-    (Kind.UUID, "string"): lambda text: scalars.uuid(checked_text(text)),
-    (Kind.UUID, "bytes"): _uuid_of_bytes,
-}
-_OF_MESSAGES: Final[dict[tuple[Kind, str], Callable[..., Any]]] = {
-    (Kind.TIMESTAMPTZ, TIMESTAMP): _timestamp,
-    (Kind.DATE, DATE): _date,
-    (Kind.TIME, TIME_OF_DAY): _time_of_day,
-    (Kind.DECIMAL, DECIMAL): _decimal,
-}
+_TAKEN: Final[Mapping[Kind, Mapping[str, Convert | None]]] = for_every(
+    Kind,
+    {
+        Kind.INT: dict.fromkeys(_INTS),
+        Kind.LONG: {**dict.fromkeys(_LONGS), "uint64": _long, "fixed64": _long},
+        Kind.STRING: {"string": checked_text},  # and enums, see `conversion`
+        Kind.DOUBLE: {"float": finite, "double": finite},
+        Kind.DECIMAL: {},
+        Kind.BOOLEAN: {"bool": None},
+        Kind.DATE: {_message(DATE): date_of},
+        Kind.TIME: {_message(TIME_OF_DAY): _time_of_day},
+        Kind.TIMESTAMPTZ: {_message(TIMESTAMP): lambda value: instant_of_nanoseconds(nanoseconds_of(value))},
+        Kind.TIMESTAMP: {},
+        Kind.UUID: {
+            "string": lambda text: scalars.uuid(checked_text(text)),
+            "bytes": scalars.uuid_of_bytes,
+        },
+        Kind.BINARY: {"bytes": None},
+        # What is nested is taken apart before, and a json column takes anything.
+        **{kind: {} for kind in (Kind.JSON, Kind.STRUCT, Kind.LIST, Kind.MAP)},
+    },
+)
+"""By the type of a field, or the message that it is."""
