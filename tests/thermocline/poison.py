@@ -36,6 +36,7 @@ POISONED = LiveTable.build(
         "id": "uuid",
         "raw": "binary",
         "clock": "time",
+        "clock_ms": {"type": "time", "epoch": "ms"},
     },
     require_fields=False,  # many cases have no column's field, but another one
 )
@@ -477,6 +478,14 @@ COLUMNS = [
                 "true",
                 "[]",
             ),
+        ],
+    ),
+    *_column(
+        "clock_ms",
+        {"0": time(), "34380123": time(9, 33, 0, 123_000), "86399999": time(23, 59, 59, 999_000)},
+        [
+            *("86400000", "-1", "34380123.0", "1e3", "9223372036854775807", "9" * 30),
+            *('"34380123"', '"09:33:00"', "true", "[]"),
         ],
     ),
     *_column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ VARIABLE = {
 }
 MOMENT = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
 LOCAL = MOMENT.replace(tzinfo=None)
+CLOCK = time(9, 33, 0, 123_000)
 ID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 
 
@@ -75,6 +76,16 @@ GOOD: list[tuple[Any, Any, Any, Any]] = [
     ),
     (1_709_209_815_250, named("int64"), {"type": "timestamptz", "epoch": "ms"}, MOMENT),
     (3_600_000, named("int64", f"{TIME}NanoTime"), "json", "3600000"),
+    (34_380_123, named("int32", f"{CONNECT}Time"), "time", CLOCK),
+    (34_380_123, named("int32", f"{TIME}Time"), "time", CLOCK),
+    (34_380_123_000, named("int64", f"{TIME}MicroTime"), "time", CLOCK),
+    (34_380_123_000_000, named("int64", f"{TIME}NanoTime"), "time", CLOCK),
+    (34_380_123, named("int32", f"{CONNECT}Time"), {"type": "time", "epoch": "ms"}, CLOCK),
+    (34_380_123, named("int32", f"{TIME}Time"), {"type": "time", "epoch": "ms"}, CLOCK),
+    (34_380_123_000, named("int64", f"{TIME}MicroTime"), {"type": "time", "epoch": "us"}, CLOCK),
+    (34_380_123, named("int32"), {"type": "time", "epoch": "ms"}, CLOCK),
+    ("09:33:00.123", named("string"), "time", CLOCK),
+    ("09:33:00+01:00", named("string", f"{TIME}ZonedTime"), "string", "09:33:00+01:00"),
     (2024, named("int32", f"{TIME}Year"), "int", 2024),
     ("2024-02-29T13:30:15.25+01:00", named("string", f"{TIME}ZonedTimestamp"), "timestamptz", MOMENT),
     (
@@ -130,6 +141,13 @@ BAD: list[tuple[Any, Any, Any, str]] = [
     (3_600_000, named("int32", f"{TIME}Time"), "int", f"{TIME}Time"),
     (3_600_000, named("int64", f"{TIME}MicroTime"), "long", f"{TIME}MicroTime"),
     ("2024-02-29T12:30:15.25Z", named("string", f"{TIME}ZonedTimestamp"), "timestamp", "ZonedTimestamp"),
+    ("09:33:00Z", named("string", f"{TIME}ZonedTime"), "time", "not a time of day of the form HH:MM:SS"),
+    (86_400_000, named("int32", f"{CONNECT}Time"), "time", "not a time of day from 00:00:00"),
+    (-1, named("int64", f"{TIME}MicroTime"), "time", "not a time of day from 00:00:00"),
+    (34_380_123_000_001, named("int64", f"{TIME}NanoTime"), "time", "with nanoseconds"),
+    (34_380_123, named("int32", f"{TIME}Time"), {"type": "time", "epoch": "us"}, f"{TIME}Time"),
+    (34_380_123_000, named("int64", f"{TIME}MicroTime"), "timestamp", f"{TIME}MicroTime"),
+    (1_709_209_815_250, named("int64", f"{CONNECT}Timestamp"), "time", f"{CONNECT}Timestamp"),
     ("AQL_", named("bytes"), "binary", "not padded base64"),
     ("AQL/", named("bytes"), "string", "a value of type bytes"),
     ("AQL/", named("bytes"), "decimal(10,2)", "a value of type bytes"),

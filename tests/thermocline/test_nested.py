@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -270,6 +270,7 @@ NAIVE = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_9
     lambda value: value.replace(fold=0)
 )
 AWARE = NAIVE.map(lambda value: value.replace(tzinfo=UTC))
+TIMES = st.times().map(lambda value: value.replace(fold=0))
 MILLIS = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 SCALARS = [
     scalar("int", "int", st.integers(-(2**31), 2**31 - 1), int),
@@ -291,6 +292,7 @@ SCALARS = [
         lambda value: value.isoformat().replace("+00:00", "Z"),
     ),
     scalar("timestamp", {"type": "long", "logicalType": "local-timestamp-micros"}, NAIVE, datetime.isoformat),
+    scalar("time", {"type": "long", "logicalType": "time-micros"}, TIMES, time.isoformat),
     scalar("uuid", {"type": "string", "logicalType": "uuid"}, st.uuids(), str),
     scalar("binary", "bytes", st.binary(max_size=9), lambda value: base64.b64encode(value).decode()),
     scalar("json", "long", st.integers(-9, 9).map(str), int, str),

@@ -38,6 +38,7 @@ import "google/protobuf/struct.proto";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
 import "google/type/date.proto";
+import "google/type/timeofday.proto";
 enum Suit { CLUBS = 0; HEARTS = 1; }
 message Key { int32 app_id = 1; string user_id = 2; }
 message Row {
@@ -64,6 +65,7 @@ message Row {
   int64 at_ms = 22;
   float single = 23;
   map<bool, Suit> suits = 24;
+  google.type.TimeOfDay clock = 25;
 }
 message Outer { message First { string a = 1; } message Second { string b = 1; } }
 message Mapped { map<string, string> m = 1; message Inner { string a = 1; } }
@@ -277,6 +279,12 @@ def test_good_records_survive_arrow_and_the_hot_tiers_payload() -> None:
         ("at_ms", "timestamptz", body()),
         ("at_ms", {"type": "timestamptz", "epoch": "s"}, body(at_ms=2**62)),
         ("day", "date", body(day={"year": 2024})),
+        ("clock", "time", body(clock={"hours": 24})),
+        ("clock", "time", body(clock={"hours": -1, "minutes": 60})),
+        ("clock", "time", body(clock={"hours": 9, "minutes": 60})),
+        ("clock", "time", body(clock={"hours": 23, "minutes": 59, "seconds": 60})),
+        ("clock", "time", body(clock={"nanos": 1})),
+        ("clock", "timestamptz", body(clock={"hours": 9})),
         ("day", "date", body(day={"year": 2023, "month": 2, "day": 29})),
         ("took", "long", body(took={"seconds": 1})),
         ("took", "timestamptz", body(took={"seconds": 1})),

@@ -41,6 +41,7 @@ EVERY = LiveTable.build(
         "count": "long",
         "at": "timestamptz",
         "local": "timestamp",
+        "clock": "time",
         "raw": "json",
         "inner": "struct<city: string, at: timestamptz, ids: list<uuid>>",
         "amounts": "map<string, list<decimal(28,18)>>",
@@ -57,11 +58,12 @@ FULL = {
     "count": 2**53 + 1,
     "at": "0001-01-01T00:00:00.000007Z",
     "local": "2026-01-02T03:04:05",
+    "clock": "09:33:00.000007",
     "raw": {"a": ["b", 1.50]},
     "inner": {"city": 'a "b"', "at": "2026-01-02T03:04:05Z", "ids": [ID, None]},
     "amounts": {"a": ["0", "1.2e-7", None], "b": None},
 }
-EMPTY = {"a, name": "", "at": "2026-01-02T03:04:05.100000Z"}
+EMPTY = {"a, name": "", "at": "2026-01-02T03:04:05.100000Z", "clock": "00:00:00"}
 ROWS = {"AAH/": FULL, "": EMPTY, "eA==": {}}
 
 

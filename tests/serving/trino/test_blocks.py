@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,11 @@ TYPES: dict[str, tuple[Any, str, Any]] = {
         datetime(1969, 12, 31, 23, 59, 59),  # noqa: DTZ001  (of no zone)
         "0f00020a000000020000000000000000fffffffffff0bdc0",
         -1_000_000,
+    ),
+    "time": (
+        time(9, 33, 0, 5),
+        "0f00020800000002000000000000000f0b00030000000f" + b"09:33:00.000005".hex(),
+        "09:33:00.000005",
     ),
     "decimal(9, 2)": (Decimal("-1.50"), "0f0002080000000200000000000000050b0003000000052d312e3530", "-1.50"),
     "uuid": (

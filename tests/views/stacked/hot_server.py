@@ -9,7 +9,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -45,11 +45,12 @@ identity = "uuid"
 content = "binary"
 "Seen at" = "timestamptz"
 local = "timestamp"
+clock = "time"
 ratio = "double"
 flag = "boolean"
 document = "json"
 """
-_NAMES: Final = ("price", "identity", "content", "Seen at", "local", "ratio", "flag", "document")
+_NAMES: Final = ("price", "identity", "content", "Seen at", "local", "clock", "ratio", "flag", "document")
 COLUMNS: Final = ("app_id", "user_id", "at", *_NAMES)
 NULLS: tuple[Any, ...] = (None,) * len(_NAMES)
 PARTITIONS: Final = 2
@@ -325,6 +326,7 @@ def _values(number: int) -> Values:
         bytes([0, number % 256]),
         datetime(2026, 3, 1, 12, 0, second, number, UTC),
         datetime(1969, 3, 1, 12, 0, second, number),  # noqa: DTZ001  (of no zone)
+        time(number % 24, second, 59, number),
         number / 8,
         number % 2 == 0,
         f'{{"n": {number}}}',
@@ -338,13 +340,14 @@ def _as_key(key: Key) -> bytes:
 def _as_json(values: Values) -> dict[str, Any]:
     if values == NULLS:
         return {}
-    price, identity, content, seen_at, local, ratio, flag, document = values
+    price, identity, content, seen_at, local, clock, ratio, flag, document = values
     return {
         "price": str(price),
         "identity": str(identity),
         "content": base64.b64encode(content).decode(),
         "Seen at": seen_at.isoformat(),
         "local": local.isoformat(),
+        "clock": clock.isoformat(),
         "ratio": ratio,
         "flag": flag,
         "document": json.loads(document),
