@@ -16,6 +16,7 @@ from uuid import UUID
 
 __all__ = [
     "CLOCK_TIME",
+    "EPOCH_DAY",
     "INT_RANGE",
     "LOCAL_TIMESTAMP",
     "LONG_RANGE",
@@ -25,6 +26,7 @@ __all__ = [
     "binary",
     "calendar_date",
     "clock_time",
+    "day",
     "decimal",
     "decimal_text",
     "double",
@@ -54,6 +56,8 @@ NUMBER_LENGTH_MAX: Final = 1_000
 PLAIN_SCALE_MAX: Final = 6
 """With more decimal places, Python and Arrow write small decimals with an exponent (``1E-7``)."""
 UUID_BYTES: Final = 16
+EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+"""The day from which epochs count, as `datetime.date` counts it."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -95,6 +99,14 @@ def calendar_date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise ValueError("not a date of the calendar") from None
+
+
+def day(number: int) -> date:
+    """The day so many days after 1970-01-01, or before."""
+    try:
+        return date.fromordinal(number + EPOCH_DAY)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{number} days since 1970 are not in the years 1 to 9999") from None
 
 
 def timestamp(text: str) -> datetime:

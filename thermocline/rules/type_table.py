@@ -134,13 +134,6 @@ def _microseconds(_: ColumnType, values: pa.Array) -> pa.Array:
     return values.view(pa.int64())
 
 
-def _day(number: int) -> date:
-    try:
-        return date.fromordinal(number + _EPOCH_DAY)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{number} days since 1970 are not in the years 1 to 9999") from None
-
-
 def _escape(value: bytes) -> bytes:
     return value.replace(b"\x00", ESCAPED_ZERO) + KEY_END
 
@@ -158,7 +151,6 @@ def _within(low: int, high: int) -> Any:
 
 
 _UNITS: Final[Mapping[Epoch, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1}  # in microseconds
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _INT_BIAS: Final = 2**31
 _LONG_BIAS: Final = 2**63
 _INT: Final = _within(*scalars.INT_RANGE)
@@ -303,17 +295,17 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=None,
-        hot=HotForm("date", lambda _, values: values.view(pa.int32()), condition=_day),
+        hot=HotForm("date", lambda _, values: values.view(pa.int32()), condition=scalars.day),
         orders=True,
         convert=lambda _: scalars.calendar_date,
         key=KeyForm(
-            encode=lambda value: _pack_int(value.toordinal() - _EPOCH_DAY + _INT_BIAS),
-            decode=lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + _EPOCH_DAY),
-            hashed=lambda value: _eight_bytes(value.toordinal() - _EPOCH_DAY),
+            encode=lambda value: _pack_int(value.toordinal() - scalars.EPOCH_DAY + _INT_BIAS),
+            decode=lambda part: date.fromordinal(int.from_bytes(part) - _INT_BIAS + scalars.EPOCH_DAY),
+            hashed=lambda value: _eight_bytes(value.toordinal() - scalars.EPOCH_DAY),
             width=4,
             is_integer=True,
         ),
-        counted=Counted({"d": 1}, _INT, _day),
+        counted=Counted({"d": 1}, _INT, scalars.day),
     ),
     Kind.TIME: TypeEntry(
         arrow=lambda _: pa.time64("us"),
