@@ -3,7 +3,7 @@ SHELL := /bin/sh
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && { echo $$python; break; }; done)
 RUN := .venv/bin/python
-OTHERS = tests benchmarks docs/generate.py bootstrap.py
+OTHERS = tests benchmarks docs/generate.py client/generate.py bootstrap.py
 LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(RUN) -m piptools compile --quiet --generate-hashes --allow-unsafe \
 	--strip-extras --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
@@ -39,9 +39,10 @@ check: bootstrap ## Check format, lint, types and layers
 	@$(RUN) -m mypy $(OTHERS)
 	@.venv/bin/lint-imports
 
-format: bootstrap ## Format the code and fix what can be fixed
+format: bootstrap ## Format the code, fix what can be fixed, and write the blocking client from the async one
 	@$(RUN) -m ruff check --fix-only
 	@$(RUN) -m ruff format
+	@$(RUN) client/generate.py
 
 bench: bootstrap ## Run the benchmarks; each prints one line of JSON
 	@for benchmark in benchmarks/[a-z]*.py; do $(RUN) -m benchmarks.$$(basename $$benchmark .py) $(ARGS) || exit 1; done

@@ -1,11 +1,17 @@
-"""A client for a Thermocline server, blocking and async. It needs httpx, and pyarrow for extracts.
+"""Client for a Thermocline server, blocking and async. It needs httpx, and pyarrow for extracts.
 
     with Client("http://127.0.0.1:8080") as client:
         answer = client.lookup("profiles", app_id=7, user_id="ada")
         frame = client.extract("profiles", columns=["user_id", "value"]).to_polars()
 
-It imports nothing else of Thermocline. ``answers`` has the values, ``errors`` what is raised; ``requests`` is
-what both clients share, and ``blocking`` and ``asynchronous`` send it.
+It imports nothing else of Thermocline.
+
+- ``answers`` has the values that clients return, ``jobs`` those of jobs, ``errors`` the exceptions.
+- ``requests`` builds each request and judges its answer, with ``retries``; it sends nothing.
+- ``asynchronous`` sends them; ``client/generate.py`` in a checkout writes ``blocking`` from it. What differs
+  between the two is in ``asynchronous_io`` and ``blocking_io``.
+- ``streams`` decodes extracts. ``with_jobs`` adds jobs to the blocking client, and ``downloads`` fetches
+  their files.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from .answers import (
     UnlistedRange,
 )
 from .asynchronous import AsyncClient, AsyncExtract
-from .blocking import Client, Extract
+from .blocking import Extract
 from .errors import (
     BadParameter,
     ClientError,
@@ -35,6 +41,7 @@ from .errors import (
 from .jobs import ExtractJob, JobFailed, JobFile
 from .retries import Retries
 from .streams import ExtractInfo
+from .with_jobs import Client
 
 __all__ = [
     "Answer",

@@ -1,4 +1,4 @@
-"""The async client, for asyncio and trio."""
+"""The connection to a server, the client that sends its requests there, and the rows of an extract."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
-import anyio
-import anyio.from_thread
-import anyio.to_thread
 import httpx
 
 from .answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
+from .asynchronous_io import Http, Transport, chunk_reader, close, run_blocking, sleep
 from .requests import (
     TIMEOUT_SECONDS,
     Call,
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient:
-    """As `Client`, to be awaited."""
+class AsyncConnection:
+    """Sends ``requests`` to one server, and repeats those that may succeed later."""
 
     def __init__(
         self,
@@ -54,14 +52,105 @@ class AsyncClient:
         retries: Retries = DEFAULT,
         timeout_seconds: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Transport | None = None,
     ) -> None:
-        """As `Client`."""
-        self._requests = Requests(url.rstrip("/"), retries)
+        """Raises `Unreachable` if the URL is invalid."""
+        self.requests = Requests(url.rstrip("/"), retries)
         self._timeout_seconds = timeout_seconds
-        self._http = httpx.AsyncClient(
-            base_url=self._requests.url, timeout=timeout_seconds, headers=headers, transport=transport
+        self.http = Http(
+            base_url=self.requests.url, timeout=timeout_seconds, headers=headers, transport=transport
         )
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Does what the steps of a request ask for, and returns its answer. Raises `ClientError`."""
+        reply: Reply = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            reply = await self._do(step)
+
+    async def download(
+        self,
+        table: str,
+        wanted: Wanted,
+        sink: BinaryIO,
+        format_name: str,
+        compression: str | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ExtractInfo:
+        """Writes an extract to ``sink`` as the server sends it. Raises as the client's ``download``."""
+        media_type, end_mark = format_of(format_name)
+        response = await self.run(self.requests.extract(table, wanted, media_type, compression))
+        received = Received(self.requests.url, end_mark)
+        try:
+            async for chunk in response.aiter_raw():
+                await run_blocking(sink.write, chunk)
+                received.add(chunk)
+                if progress is not None:
+                    progress(received.bytes)
+        except httpx.TransportError as error:
+            raise received.cut(str(error) or type(error).__name__) from error
+        finally:
+            await close(response)
+        received.check_end()
+        return ExtractInfo(table, response.headers)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.http.aclose()
+
+    async def _do(self, step: Call | Wait) -> Reply:
+        if isinstance(step, Wait):
+            await sleep(step.seconds)
+            return None
+        request = self.http.build_request(
+            step.method,
+            step.path,
+            params=step.params or None,
+            json=step.json,
+            headers=step.headers,
+            timeout=timeout_of(step, self._timeout_seconds),
+        )
+        try:
+            response = await self.http.send(request, stream=step.is_streamed)
+            if step.is_streamed and response.is_error:
+                await response.aread()
+            elif step.is_streamed and not is_answer(step, response):
+                await response.aclose()
+        except httpx.TransportError as error:
+            return error
+        return response
+
+
+class AsyncClient:
+    """Client for one server: lookups and extracts. Close it when done.
+
+    All methods raise `ClientError`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        retries: Retries = DEFAULT,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        headers: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        """Connects when the first request is sent.
+
+        ``timeout_seconds`` limits each attempt to connect, and each wait for the server to send more. An
+        extract may wait for other extracts, or for a row that matches, so it gets at least 15 minutes for
+        each wait. ``headers`` are sent with every request. Pass an httpx ``transport`` if its default isn't
+        enough, for example to use your own certificates.
+        """
+        self._connection = AsyncConnection(
+            url, retries=retries, timeout_seconds=timeout_seconds, headers=headers, transport=transport
+        )
+        self._requests = self._connection.requests
 
     async def lookup(
         self,
@@ -72,14 +161,27 @@ class AsyncClient:
         read_after: ReadAfter | None = None,
         **columns: KeyValue,
     ) -> Answer:
-        """As `Client.lookup`."""
-        return await self._run(self._requests.lookup(table, {**(entity or {}), **columns}, read_after))
+        """Returns the rows of one entity, or one row if you give all columns of the key.
+
+        Name the columns as arguments, ``lookup("profiles", app_id=7, user_id="ada")``, or pass a mapping if
+        a column's name can't be an argument.
+
+        Raises:
+            RowNotFound: you gave all columns of the key, and the table has no such row.
+        """
+        steps = self._requests.lookup(table, {**(entity or {}), **columns}, read_after)
+        return Answer.of(await self._connection.run(steps))
 
     async def lookup_many(
         self, table: str, entities: Iterable[Mapping[str, KeyValue]], *, read_after: ReadAfter | None = None
     ) -> list[Answer]:
-        """As `Client.lookup_many`."""
-        return await self._run(self._requests.lookup_many(table, entities, read_after))
+        """Returns the rows of several entities, one answer per entity, in the order given.
+
+        The answer for an entity without rows has no rows. Each request reads up to 1,000 entities, all at
+        the same read point; more entities take several requests.
+        """
+        bodies = await self._connection.run(self._requests.lookup_many(table, entities, read_after))
+        return [answer for body in bodies for answer in Answer.all_of(body)]
 
     async def extract(
         self,
@@ -91,11 +193,20 @@ class AsyncClient:
         read_after: ReadAfter | None = None,
         since: ReadPoint | None = None,
     ) -> AsyncExtract:
-        """As `Client.extract`: ``async with await client.extract("profiles") as extract: ...``."""
-        steps = self._requests.extract(table, Wanted(columns, where, limit, read_after, since), ARROW)
-        extract = AsyncExtract(table, await self._run(steps), self._requests.url)
-        await extract.open()
-        return extract
+        """Streams a table's rows, or those for which ``where`` is true, all at one read point.
+
+        It needs pyarrow. Read the extract to its end or close it, as in
+        ``async with await client.extract("profiles") as extract: ...``.
+        """
+        wanted = Wanted(columns, where, limit, read_after, since)
+        response = await self._connection.run(self._requests.extract(table, wanted, ARROW))
+        decoder = Decoder(self._requests.url, chunk_reader(response))
+        try:
+            schema = await run_blocking(decoder.open)
+        except BaseException:
+            await close(response)
+            raise
+        return AsyncExtract(table, response, decoder, schema)
 
     async def download(  # noqa: PLR0913  (all but two have defaults)
         self,
@@ -111,31 +222,24 @@ class AsyncClient:
         since: ReadPoint | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> ExtractInfo:
-        """As `Client.download`."""
-        media_type, end_mark = format_of(format)
+        """Writes an extract to ``sink``, and returns the read point that it reflects.
+
+        ``format`` is arrow, parquet, csv or jsonl. ``compression``, gzip or zstd, is for csv and jsonl; the
+        file stays compressed. ``progress`` is called with the number of bytes received so far.
+
+        Raises:
+            StreamCut: the server or the connection failed; what was written by then is incomplete.
+        """
         wanted = Wanted(columns, where, limit, read_after, since)
-        response = await self._run(self._requests.extract(table, wanted, media_type, compression))
-        received = Received(self._requests.url, end_mark)
-        try:
-            async for chunk in response.aiter_raw():
-                await anyio.to_thread.run_sync(sink.write, chunk)
-                received.add(chunk)
-                if progress is not None:
-                    progress(received.bytes)
-        except httpx.TransportError as error:
-            raise received.cut(str(error) or type(error).__name__) from error
-        finally:
-            await response.aclose()
-        received.check_end()
-        return ExtractInfo(table, response.headers)
+        return await self._connection.download(table, wanted, sink, format, compression, progress)
 
     async def refused(self, table: str, *, limit: int = 100) -> Refused:
-        """As `Client.refused`."""
-        return await self._run(self._requests.refused(table, limit))
+        """Returns the records that the table can't take and that aren't committed yet, at most ``limit``."""
+        return Refused.of(await self._connection.run(self._requests.refused(table, limit)))
 
     async def close(self) -> None:
-        """Ends the connections."""
-        await self._http.aclose()
+        """Closes the connections."""
+        await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,89 +249,56 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def _run(self, steps: Steps[T]) -> T:
-        reply: Reply = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                value: T = end.value
-                return value
-            reply = await self._do(step)
-
-    async def _do(self, step: Call | Wait) -> Reply:
-        if isinstance(step, Wait):
-            await anyio.sleep(step.seconds)
-            return None
-        request = self._http.build_request(
-            step.method,
-            step.path,
-            params=step.params or None,
-            json=step.json,
-            headers=step.headers,
-            timeout=timeout_of(step, self._timeout_seconds),
-        )
-        try:
-            response = await self._http.send(request, stream=step.is_streamed)
-            if step.is_streamed and response.is_error:
-                await response.aread()
-            elif step.is_streamed and not is_answer(step, response):
-                await response.aclose()
-        except httpx.TransportError as error:
-            return error
-        return response
-
 
 class AsyncExtract(ExtractInfo):
-    """As `Extract`, to be awaited. Arrow decodes in a thread, which asks the event loop for bytes."""
+    """The rows of an extract. Read them once: in batches as they arrive, or all together.
 
-    schema: pa.Schema
+    ``schema`` is their Arrow schema. ``read_point`` says exactly what the rows reflect.
+    """
 
-    def __init__(self, table: str, response: httpx.Response, url: str) -> None:
-        """Use `AsyncClient.extract`."""
+    def __init__(self, table: str, response: httpx.Response, decoder: Decoder, schema: pa.Schema) -> None:
+        """Call the client's ``extract`` to get one."""
         super().__init__(table, response.headers)
+        self.schema = schema
         self._response = response
-        self._chunks = response.aiter_bytes()
-        self._decoder = Decoder(url, lambda: anyio.from_thread.run(self._next_chunk))
-
-    async def open(self) -> None:
-        """Reads the schema. Raises `StreamCut`."""
-        try:
-            self.schema = await anyio.to_thread.run_sync(self._decoder.open)
-        except BaseException:
-            await self.close()
-            raise
+        self._decoder = decoder
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """As `Extract.batches`."""
+        """Yields the rows as they arrive.
+
+        Raises:
+            StreamCut: the server or the connection failed; what was read by then is incomplete.
+        """
         try:
-            while (batch := await anyio.to_thread.run_sync(self._decoder.next)) is not None:
+            while (batch := await run_blocking(self._decoder.next)) is not None:
                 yield batch
         finally:
             await self.close()
 
     async def to_arrow(self) -> pa.Table:
-        """As `Extract.to_arrow`."""
+        """Returns all rows as an Arrow table. Raises as `batches`."""
         import pyarrow as pa
 
         return pa.Table.from_batches([batch async for batch in self.batches()], self.schema)
 
     async def to_pandas(self) -> pd.DataFrame:
-        """As `Extract.to_pandas`."""
+        """Returns all rows as a pandas frame. Raises as `batches`."""
         return to_pandas(await self.to_arrow())
 
     async def to_polars(self) -> pl.DataFrame:
-        """As `Extract.to_polars`."""
+        """Returns all rows as a Polars frame. Raises as `batches`."""
         return to_polars(await self.to_arrow())
 
     async def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """As `Extract.to_duckdb`."""
+        """Returns all rows as a DuckDB relation, by default of DuckDB's default connection.
+
+        Raises as `batches`.
+        """
         return to_duckdb(await self.to_arrow(), connection)
 
     async def close(self) -> None:
-        """Gives up what isn't read yet."""
-        with anyio.CancelScope(shield=True):
-            await self._response.aclose()
+        """Closes the stream; rows that weren't read are lost."""
+        await close(self._response)
 
     async def __aenter__(self) -> Self:
         return self
@@ -236,6 +307,3 @@ class AsyncExtract(ExtractInfo):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _next_chunk(self) -> bytes | None:
-        return await anext(self._chunks, None)

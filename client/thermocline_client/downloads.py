@@ -1,4 +1,4 @@
-"""The files of an extract job, brought into a folder: what broke off goes on where it was."""
+"""Downloads the files of an extract job into a folder, and resumes where a connection broke."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 import httpx
@@ -20,17 +20,17 @@ from .requests import BUSY
 from .retries import Retries, retry_after_seconds
 from .streams import READ_POINT
 
-if TYPE_CHECKING:
-    from .blocking import Client
-
 CHUNK_BYTES: Final = 1 << 20
 # A job takes seconds to minutes; a look at it is one small request.
 POLL_SECONDS: Final = 0.5
 
 
-def awaited(client: Client, table: str, job_id: str, progress: Callable[[ExtractJob], None]) -> ExtractJob:
-    """The job once it is complete; ``progress`` hears how far it is. Raises `JobFailed`."""
-    while (job := client.extract_job(table, job_id)).state not in JOB_OVER:
+def awaited(ask: Callable[[], ExtractJob], progress: Callable[[ExtractJob], None]) -> ExtractJob:
+    """Asks for a job until it is complete, and returns it. Raises `JobFailed`.
+
+    ``progress`` is called with each state of the job.
+    """
+    while (job := ask()).state not in JOB_OVER:
         progress(job)
         time.sleep(POLL_SECONDS)
     progress(job)
@@ -46,13 +46,14 @@ def download(
     retries: Retries,
     progress: Callable[[int], None],
 ) -> list[Path]:
-    """Brings the files of a complete job into a folder; where they are.
+    """Downloads the files of a complete job into a folder, and returns their paths.
 
-    A file appears when it is whole and has the job's checksum. One that is there already is kept, and what an
-    earlier attempt left of one is gone on with. ``progress`` hears the bytes so far.
+    A file appears when it is complete and its checksum is the job's. A file that is already there is kept,
+    and one that an earlier attempt left incomplete is resumed. ``progress`` is called with the number of
+    bytes so far.
 
     Raises:
-        StreamCut: the connection failed too often in a row without a byte between.
+        StreamCut: the connection failed too often in a row without a byte in between.
     """
     url = f"/v1/tables/{quote(job.table, safe='')}/extracts/{quote(job.id, safe='')}/files/"
     done = 0
@@ -64,10 +65,10 @@ def download(
 
 @contextmanager
 def only_files_of(manifest: bytes, folder: Path) -> Iterator[None]:
-    """A folder for the files of this manifest, which appears there at the end.
+    """Prepares a folder for the files of this manifest, and puts the manifest there at the end.
 
-    What an earlier download brought of another one is deleted, so that no file of it is taken for one of
-    these. Of the same one, it is kept.
+    Files that an earlier download brought are deleted if their manifest was another one, so that none of them
+    is taken for a file of this one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     complete, partial = folder / MANIFEST, _partial(folder, MANIFEST)
@@ -83,7 +84,7 @@ def only_files_of(manifest: bytes, folder: Path) -> Iterator[None]:
 
 
 def _names(manifest: bytes) -> list[str]:
-    """The files that a manifest names; none where it is half of one, or not a job's."""
+    """Returns the files that a manifest names; none if it is incomplete, or no job's."""
     try:
         # safety: download-plain-names-deleted
         return [one["name"] for one in json.loads(manifest)["files"] if is_plain_name(one["name"])]
@@ -96,7 +97,7 @@ def _partial(folder: Path, name: str) -> Path:
 
 
 class _Refused(Exception):
-    """An answer that may be another one in a while."""
+    """The server refused now, and may answer later."""
 
     def __init__(self, failure: ClientError, retry_after: float | None) -> None:
         super().__init__(str(failure))
@@ -105,7 +106,7 @@ class _Refused(Exception):
 
 
 class _File:
-    """One file on its way."""
+    """The download of one file."""
 
     def __init__(self, http: httpx.Client, url: str, file: JobFile, folder: Path, retries: Retries) -> None:
         self._http = http
@@ -116,7 +117,7 @@ class _File:
         self._retries = retries
 
     def fetch(self, progress: Callable[[int], None]) -> None:
-        """Returns once it is there."""
+        """Returns when the file is there."""
         if _digest(self._path) == self._file.sha256:
             progress(self._file.bytes)
             return
@@ -180,7 +181,7 @@ class _File:
 
 
 def _digest(path: Path) -> str | None:
-    """The SHA-256 of a file; None where there is none."""
+    """Returns the SHA-256 of a file; None if there is no such file."""
     if not path.exists():
         return None
     digest = hashlib.sha256()

@@ -1,7 +1,7 @@
-"""The requests and what is made of their answers, without sending any: blocking and async clients share it.
+"""Builds requests and judges their answers without sending anything, for all clients.
 
-Each request is a generator. It yields what is to be done next, a `Call` to send or a `Wait`, and is sent what
-came of it: the response, or httpx's error where there was none. Its value is the answer.
+Each request is a generator. It yields the next step, a `Call` to send or a `Wait`, and receives what came of
+it: the response, or httpx's error if there was none. The generator returns the answer.
 """
 
 from __future__ import annotations
@@ -15,16 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
-from .answers import (
-    Answer,
-    KeyValue,
-    ReadAfter,
-    ReadPoint,
-    Refused,
-    key_json,
-    key_text,
-    read_after_text,
-)
+from .answers import KeyValue, ReadAfter, ReadPoint, key_json, key_text, read_after_text
 from .errors import ClientError, ReadAfterTimeout, Unreachable, problem_of
 from .jobs import MANIFEST, ExtractJob
 from .retries import Retries, retry_after_seconds
@@ -47,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to be sent. ``is_streamed``: the body of a successful answer is not read at once."""
+    """A request to send. If ``is_streamed``, the body of a successful answer is not read at once."""
 
     method: str
     path: str
@@ -59,14 +50,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A pause."""
+    """A pause before the next step."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an extract has of a table; None is no restriction."""
+    """Which part of a table an extract has; None means no restriction."""
 
     columns: Sequence[str] | None
     where: str | None
@@ -75,55 +66,54 @@ class Wanted:
     since: ReadPoint | None = None
 
 
+Body = dict[str, Any]
+"""The JSON of an answer."""
 Reply = httpx.Response | httpx.TransportError | None
 Steps = Generator[Call | Wait, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The requests of one client."""
+    """Builds the requests of one client. Raises `Unreachable` if the URL is invalid."""
 
     url: str
     retries: Retries
 
     def __post_init__(self) -> None:
-        """Raises `Unreachable` for what is no URL."""
         try:
             httpx.URL(self.url)
-        except httpx.InvalidURL as error:  # which may quote a password
+        except httpx.InvalidURL as error:  # it may quote a password
             raise Unreachable(self.url, "it is not a valid URL") from error
 
-    def lookup(
-        self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None
-    ) -> Steps[Answer]:
-        """One entity, or one row."""
+    def lookup(self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None) -> Steps[Body]:
+        """Looks up one entity, or one row."""
         params = {name: key_text(value) for name, value in entity.items()}
         call = Call("GET", _path(table, "rows"), params, headers=_headers(read_after))
         response = yield from self._answered(call)
-        return Answer.of(response.json())
+        return _body(response)
 
     def lookup_many(
         self, table: str, entities: Iterable[Mapping[str, KeyValue]], read_after: ReadAfter | None
-    ) -> Steps[list[Answer]]:
-        """Several entities, in requests of as many as a server takes."""
+    ) -> Steps[list[Body]]:
+        """Looks up several entities, and returns the answer to each request of up to 1,000 of them."""
         headers = _headers(read_after)
         left = ({name: key_json(value) for name, value in entity.items()} for entity in entities)
-        answers: list[Answer] = []
+        answers: list[Body] = []
         while batch := list(islice(left, ENTITIES_MAX)):
             call = Call("POST", _path(table, "rows:batch"), json={"entities": batch}, headers=headers)
             response = yield from self._answered(call)
-            answers += Answer.all_of(response.json())
+            answers.append(_body(response))
         return answers
 
-    def refused(self, table: str, limit: int) -> Steps[Refused]:
-        """Refused records."""
+    def refused(self, table: str, limit: int) -> Steps[Body]:
+        """Lists refused records."""
         response = yield from self._answered(Call("GET", _path(table, "refused"), {"limit": str(limit)}))
-        return Refused.of(response.json())
+        return _body(response)
 
     def extract(
         self, table: str, wanted: Wanted, media_type: str, coding: str | None = None
     ) -> Steps[httpx.Response]:
-        """The response to be streamed, compressed where a coding is named."""
+        """Returns a response to stream, compressed if a coding is named."""
         named: dict[str, Any] = {"columns": wanted.columns and list(wanted.columns), "where": wanted.where}
         since = wanted.since and wanted.since.to_dict()
         named |= {"limit": wanted.limit, "since": since}
@@ -134,34 +124,34 @@ class Requests:
         return (yield from self._answered(call))
 
     def start_extract(self, table: str, body: Mapping[str, Any]) -> Steps[ExtractJob]:
-        """A job, by the id in its body: so a repeated request starts no second one."""
+        """Starts a job. Its id is in the body, so that a repeated request doesn't start a second one."""
         named = {name: value for name, value in body.items() if value is not None}
         response = yield from self._answered(Call("POST", _path(table, "extracts"), json=named))
         return ExtractJob.of(response.json())
 
     def extract_job(self, table: str, job_id: str) -> Steps[ExtractJob]:
-        """How far a job is."""
+        """Returns a job."""
         response = yield from self._answered(Call("GET", _job_path(table, job_id)))
         return ExtractJob.of(response.json())
 
     def extract_jobs(self, table: str) -> Steps[list[ExtractJob]]:
-        """A table's jobs."""
+        """Lists a table's jobs."""
         response = yield from self._answered(Call("GET", _path(table, "extracts")))
         return [ExtractJob.of(one) for one in response.json()["extracts"]]
 
     def cancel_extract(self, table: str, job_id: str) -> Steps[ExtractJob]:
-        """The end of a job."""
+        """Cancels a job."""
         response = yield from self._answered(Call("DELETE", _job_path(table, job_id)))
         return ExtractJob.of(response.json())
 
     def extract_manifest(self, job: ExtractJob) -> Steps[bytes]:
-        """The manifest of a complete job, as it is in its folder."""
+        """Returns the manifest of a complete job, byte for byte."""
         path = f"{_job_path(job.table, job.id)}/files/{MANIFEST}"
         response = yield from self._answered(Call("GET", path))
         return response.content
 
     def _answered(self, call: Call) -> Steps[httpx.Response]:
-        """The response to a call, repeated where that may help."""
+        """Returns the response to a call, which is repeated if that may help."""
         started = time.monotonic()
         for attempts in count(1):
             reply = yield call
@@ -193,7 +183,7 @@ class Requests:
 
 
 def is_answer(call: Call, response: httpx.Response) -> bool:
-    """Whether it is what the call asks for: a page of some other server is none, also with status 200."""
+    """Whether a response is the answer to a call. Another server's page isn't, even with status 200."""
     is_ours = (
         READ_POINT in response.headers if call.is_streamed else _type_of(response).startswith(ANSWER_TYPE)
     )
@@ -201,9 +191,14 @@ def is_answer(call: Call, response: httpx.Response) -> bool:
 
 
 def timeout_of(call: Call, seconds: float) -> httpx.Timeout:
-    """What the call's connection may take to do the next step; ``seconds`` are of any call."""
+    """Returns the timeout of a call, given that of the client; a streamed call waits longer for data."""
     read_seconds = max(seconds, STREAM_TIMEOUT_SECONDS) if call.is_streamed else seconds
     return httpx.Timeout(seconds, read=read_seconds)
+
+
+def _body(response: httpx.Response) -> Body:
+    body: Body = response.json()
+    return body
 
 
 def _type_of(response: httpx.Response) -> str:
