@@ -18,7 +18,6 @@ from thermocline.cli.file_format import Format
 from thermocline.cli.output import counted, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter, ConfigFileMissing
-from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
@@ -124,28 +123,13 @@ def fetch(
 
 @contextmanager
 def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
-    """A server's client, with the server's errors as commands have them."""
-    from thermocline.cli.server_answers import error_of
-    from thermocline.client import Client, JobFailed, Problem, Unreachable, UnsafeName
-    from thermocline.errors import AnswerUnsafe, ExtractJobFailed, ServerUnreachable
+    """Opens a client, whose errors are raised as those of commands."""
+    from thermocline.cli.server_answers import server_errors
+    from thermocline.client import Client
 
     url = url or _configured_url(context)
-    try:
-        with Client(url) as client:
-            yield client
-    except Problem as problem:
-        raise error_of(problem.body) from problem
-    except UnicodeEncodeError as error:  # what a shell gave
-        raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
-    except Unreachable as error:
-        raise ServerUnreachable(url=url, detail=error.detail) from error
-    except UnsafeName as error:
-        raise AnswerUnsafe(url=mask_password(url), name=str(error.name)[:200]) from error
-    except JobFailed as failed:
-        job = failed.job
-        raise ExtractJobFailed(
-            table=job.table, job=job.id, ended=job.state, problem=job.problem or ""
-        ) from failed
+    with server_errors(url), Client(url) as client:
+        yield client
 
 
 def _configured_url(context: typer.Context) -> str:

@@ -1,75 +1,68 @@
-"""Asks a running server, with the same facts in its errors as the server's own."""
+"""Asks a running server through the Python client, and raises the server's errors as those of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
-import msgspec
 
-from thermocline.client.requests import PROBLEM_TYPE, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS
-from thermocline.client.streams import END_OF_STREAM, FORMATS, READ_POINT
-from thermocline.errors import BadParameter, InternalError, ServerUnreachable, ThermoclineError, all_errors
-from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline import client
+from thermocline.client.blocking import Connection
+from thermocline.client.requests import Body, Steps
+from thermocline.client.requests import Wanted as Extracted
+from thermocline.client.retries import DEFAULT
+from thermocline.errors import (
+    AnswerUnsafe,
+    BadParameter,
+    ExtractJobFailed,
+    InternalError,
+    ServerUnreachable,
+    ThermoclineError,
+    all_errors,
+)
+from thermocline.process.masking import mask_password
 from thermocline.rules.read_point import ReadPoint, parse_read_after
 from thermocline.serving.read.wanted import Wanted
 
-STREAM_TIMEOUT: Final = httpx.Timeout(TIMEOUT_SECONDS, read=STREAM_TIMEOUT_SECONDS)
-CHUNK_BYTES: Final = 1 << 20
+T = TypeVar("T")
 
 
 class Client:
-    """One server, by its URL. To be closed."""
+    """Client for one server that returns its JSON as it is. Close it when done.
 
-    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+    All methods raise:
+        BadParameter: an argument is not valid text.
+        ServerUnreachable: no server answers at the URL, or its answer broke off.
+        ThermoclineError: the server's own error.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        transport: httpx.BaseTransport | None = None,
+        retries: client.Retries = DEFAULT,
+    ) -> None:
         self._url = url.rstrip("/")
-        with self._reached():
-            self._http = httpx.Client(base_url=self._url, timeout=TIMEOUT_SECONDS, transport=transport)
+        with server_errors(self._url):
+            self._connection = Connection(url, retries=retries, transport=transport)
+        self._requests = self._connection.requests
 
-    def lookup(
-        self, table: str, parameters: Mapping[str, str], read_after: str | None = None
-    ) -> dict[str, object]:
-        """One entity's or one row's answer, as the server's JSON says it.
-
-        Raises:
-            BadParameter: something is not valid text.
-            ServerUnreachable: nobody answers there.
-            ThermoclineError: the server's own error.
-        """
-        headers = _headers(read_after)
-        with self._reached():
-            response = self._http.get(f"/v1/tables/{table}/rows", params=dict(parameters), headers=headers)
-        self._check(response)
-        answer: dict[str, object] = msgspec.json.decode(response.content)
-        return answer
+    def lookup(self, table: str, parameters: Mapping[str, str], read_after: str | None = None) -> Body:
+        """Returns the answer for one entity or one row."""
+        return self._run(self._requests.lookup(table, parameters, _checked(read_after)))
 
     def batch(
-        self, table: str, entities: Sequence[Mapping[str, object]], read_after: str | None = None
-    ) -> dict[str, Any]:
-        """The answer for several entities, integers as numbers and all else as text, as the server's JSON.
-
-        Raises what ``lookup`` raises; an entity without rows is none of it.
-        """
-        headers = _headers(read_after)
-        with self._reached():
-            path = f"/v1/tables/{table}/rows:batch"
-            response = self._http.post(path, json={"entities": list(entities)}, headers=headers)
-        self._check(response)
-        answer: dict[str, Any] = msgspec.json.decode(response.content)
+        self, table: str, entities: Sequence[Mapping[str, int | str]], read_after: str | None = None
+    ) -> Body:
+        """Returns the answer for up to 1,000 entities, at least one."""
+        (answer,) = self._run(self._requests.lookup_many(table, entities, _checked(read_after)))
         return answer
 
-    def refused(self, table: str, count_max: int) -> dict[str, Any]:
-        """The refused records that are not committed yet, as the server's JSON says it.
-
-        Raises what ``lookup`` raises.
-        """
-        with self._reached():
-            response = self._http.get(f"/v1/tables/{table}/refused", params={"limit": count_max})
-        self._check(response)
-        answer: dict[str, Any] = msgspec.json.decode(response.content)
-        return answer
+    def refused(self, table: str, count_max: int) -> Body:
+        """Returns the refused records that are not committed yet."""
+        return self._run(self._requests.refused(table, count_max))
 
     def extract(
         self,
@@ -80,38 +73,19 @@ class Client:
         progress: Callable[[int], None],
         coding: str | None = None,
     ) -> ReadPoint:
-        """Writes what is wanted of a table to ``sink``, telling the bytes so far; where it was read.
+        """Writes the wanted part of a table, or all of it, to ``sink``, and returns its read point.
 
-        ``wanted`` is None for all of it. With a coding, text arrives and is written compressed.
-
-        Raises:
-            ServerUnreachable: nobody answers there, or the stream broke off.
-            ThermoclineError: the server's own error.
+        ``progress`` is called with the number of bytes so far. With a coding, text arrives compressed and is
+        written so.
         """
-        media_type, end_mark = FORMATS[format_name]
-        accept = {"Accept": media_type, "Accept-Encoding": coding or "identity"}
-        body = _body(wanted or Wanted())
-        path = f"/v1/tables/{table}/extract"
-        received, tail = 0, b""
-        with (
-            self._reached(),
-            self._http.stream("POST", path, json=body, headers=accept, timeout=STREAM_TIMEOUT) as response,
-        ):
-            if response.is_error:
-                response.read()
-            self._check(response, is_ours=READ_POINT in response.headers)
-            for chunk in response.iter_raw(CHUNK_BYTES):
-                sink.write(chunk)
-                received += len(chunk)
-                tail = (tail + chunk)[-len(END_OF_STREAM) :]
-                progress(received)
-        if not tail.endswith(end_mark):  # without a mark, the end of chunks is one
-            raise ServerUnreachable(url=self._url, detail=f"the stream broke off after {received} bytes")
-        return ReadPoint.parse(response.headers[READ_POINT])
+        asked = _extracted(wanted or Wanted())
+        with server_errors(self._url):
+            info = self._connection.download(table, asked, sink, format_name, coding, progress)
+        return ReadPoint.parse(info.read_point.to_json())
 
     def close(self) -> None:
-        """Ends the connections."""
-        self._http.close()
+        """Closes the connections."""
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -119,40 +93,42 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            detail = str(error) or type(error).__name__
-            raise ServerUnreachable(url=self._url, detail=detail) from error
-        except UnicodeEncodeError as error:  # what a shell gave
-            raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
-
-    def _check(self, response: httpx.Response, is_ours: bool | None = None) -> None:
-        """``is_ours``: whether a success is a server's of ours; by default, if it is JSON."""
-        content_type = response.headers.get("content-type", "")
-        if is_ours is None:
-            is_ours = content_type.startswith("application/json")
-        if response.is_success and is_ours:
-            return
-        if content_type.startswith(PROBLEM_TYPE):
-            raise error_of(msgspec.json.decode(response.content))
-        detail = f"it answered {response.status_code} without a problem of ours; is it a Thermocline server?"
-        raise ServerUnreachable(url=self._url, detail=detail)
+    def _run(self, steps: Steps[T]) -> T:
+        with server_errors(self._url):
+            return self._connection.run(steps)
 
 
-def _headers(read_after: str | None) -> dict[str, str]:
+@contextmanager
+def server_errors(url: str) -> Iterator[None]:
+    """Raises the errors of a client, which asks the server at ``url``, as those of commands."""
+    try:
+        yield
+    except client.Problem as problem:
+        raise error_of(problem.body) from problem
+    except UnicodeEncodeError as error:  # what a shell gave
+        raise BadParameter(name="request", problem="a value is not valid UTF-8") from error
+    except client.Unreachable as error:
+        raise ServerUnreachable(url=url, detail=error.detail) from error
+    except client.UnsafeName as error:
+        raise AnswerUnsafe(url=mask_password(url), name=str(error.name)[:200]) from error
+    except client.JobFailed as failed:
+        job = failed.job
+        facts = {"table": job.table, "job": job.id, "ended": job.state, "problem": job.problem or ""}
+        raise ExtractJobFailed(**facts) from failed
+
+
+def _checked(read_after: str | None) -> str | None:
+    """Returns what a request must include, None if nothing. Raises `BadParameter`."""
     if not read_after:
-        return {}
+        return None
     parse_read_after(read_after)
-    return {READ_AFTER: read_after}
+    return read_after
 
 
-def _body(wanted: Wanted) -> dict[str, object]:
-    since = wanted.since and wanted.since.to_dict()
-    fields = {"columns": wanted.columns, "where": wanted.where, "limit": wanted.limit, "since": since}
-    return {name: value for name, value in fields.items() if value is not None}
+def _extracted(wanted: Wanted) -> Extracted:
+    assert wanted.where is None or isinstance(wanted.where, str), "a server parses it"
+    since = None if wanted.since is None else client.ReadPoint.parse(wanted.since.to_header())
+    return Extracted(wanted.columns, wanted.where, wanted.limit, None, since)
 
 
 def error_of(problem: Mapping[str, Any]) -> ThermoclineError:

@@ -24,10 +24,9 @@ from tests.torture.faults import Faults, Heal, Site
 from tests.torture.judge import Findings, Judge
 from tests.torture.ledger import Ledger
 from tests.torture.plan import KINDS, Fault, Round, rounds
-from tests.torture.readers import REFUSALS, Readers, batch, extract
+from tests.torture.readers import REFUSALS, Readers, batch, connect, extract
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
-from thermocline.cli.server_answers import Client
 from thermocline.dev.stack import TABLE, TOPIC, Stack
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import current_state
@@ -206,7 +205,7 @@ class Episode:
     def _compare_lookups(self, site: Site, judge: Judge, goal: Seam, asked: list[str]) -> bool:
         """Asks for everybody, at least as of the goal; False where the server can't answer now."""
         entities = site.traffic.entities
-        with Client(site.stack.url) as client:
+        with connect(site.stack.url) as client:
             for first in range(0, len(entities), BATCH_ENTITIES):
                 some = entities[first : first + BATCH_ENTITIES]
                 try:
@@ -225,7 +224,7 @@ class Episode:
 
         def is_answered() -> bool:
             try:
-                with Client(site.stack.url) as client:
+                with connect(site.stack.url) as client:
                     judge.take(extract(client, "settled"))
             except REFUSALS as error:
                 asked.append(str(error))

@@ -16,6 +16,7 @@ from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Entity
 from tests.torture.traffic import Traffic
 from thermocline.cli.server_answers import Client
+from thermocline.client import Retries
 from thermocline.dev.oracle import row_of_json
 from thermocline.dev.stack import TABLE
 from thermocline.errors import (
@@ -69,11 +70,11 @@ class Readers:
             thread.join()
 
     def _look_up(self, session: str, drawn: random.Random) -> None:
-        client = Client(self._url)
+        client = connect(self._url)
         while not self._stop.wait(PAUSE_SECONDS):
             if drawn.random() < NEW_CONNECTION:
                 client.close()
-                client = Client(self._url)
+                client = connect(self._url)
             entity = drawn.choice(self._traffic.entities)
             floor = self._traffic.acknowledged_end if drawn.random() < WITH_READ_AFTER else ANY
             self._try(lambda: lookup(client, session, entity, floor))  # noqa: B023 -- called at once
@@ -81,7 +82,7 @@ class Readers:
 
     def _extract(self) -> None:
         while not self._stop.wait(EXTRACT_PAUSE_SECONDS):
-            with Client(self._url) as client:
+            with connect(self._url) as client:
                 self._try(lambda: extract(client, "extracts"))
 
     def _try(self, ask: Callable[[], Answer]) -> None:
@@ -99,17 +100,24 @@ class Readers:
             self._judge.take(answer)
 
 
+def connect(url: str) -> Client:
+    """A client that repeats nothing, so that each refusal is counted."""
+    return Client(url, retries=Retries(attempts_max=1))
+
+
 def lookup(client: Client, session: str, entity: Entity, floor: Seam = ANY) -> Answer:
     """One entity's rows, at least as of the floor. Raises the server's errors."""
     parameters = {"app_id": str(entity[0]), "user_id": entity[1]}
     document = client.lookup(TABLE, parameters, read_after(floor))
-    rows = [row_of_json(row) for row in document["rows"]]  # type: ignore[attr-defined]
+    rows = [row_of_json(row) for row in document["rows"]]
     return Answer(session, "lookup", entity, rows, ReadPoint.parse(json.dumps(document["read_point"])), floor)
 
 
 def batch(client: Client, session: str, entities: Sequence[Entity], floor: Seam) -> list[Answer]:
     """Several entities' rows at one read point, at least as of the floor. Raises the server's errors."""
-    keys = [{"app_id": app_id, "user_id": user_id} for app_id, user_id in entities]
+    keys: list[dict[str, int | str]] = [
+        {"app_id": app_id, "user_id": user_id} for app_id, user_id in entities
+    ]
     document = client.batch(TABLE, keys, read_after(floor))
     point = ReadPoint.parse(json.dumps(document["read_point"]))
     return [

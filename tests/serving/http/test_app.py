@@ -447,8 +447,7 @@ def test_the_docs_need_nothing_from_elsewhere(served: SimpleNamespace) -> None:
 
 def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     """The client's own transport, over the same app."""
-    client = Client("http://server")
-    client._http = served.client
+    client = Client("http://server", served.client._transport)
     found = client.lookup("profiles", {"app_id": "7", "user_id": "u1"}, read_after="profiles/0@3")
     rows: Any = found["rows"]
     assert [row["key"] for row in rows] == ["a", "c", "d"]
