@@ -32,10 +32,9 @@ T = TypeVar("T")
 class Client:
     """Client for one server that returns its JSON as it is. Close it when done.
 
-    All methods raise:
-        BadParameter: an argument is not valid text.
-        ServerUnreachable: no server answers at the URL, or its answer broke off.
-        ThermoclineError: the server's own error.
+    Requests are repeated as the Python client repeats them. All methods raise the server's own errors,
+    `ServerUnreachable` if no server answers at the URL or its answer broke off, and `BadParameter` if an
+    argument is not valid text.
     """
 
     def __init__(
@@ -132,9 +131,9 @@ def _extracted(wanted: Wanted) -> Extracted:
 
 
 def error_of(problem: Mapping[str, Any]) -> ThermoclineError:
-    """The server's error as the same error here, where its facts came along.
+    """Returns the server's error as the same error here, if its facts came along.
 
-    What a server keeps to itself of the cause is in its log.
+    A cause that the server keeps to itself is in its log.
     """
     code, facts = str(problem.get("code")), problem.get("facts")
     error_class = all_errors().get(code)

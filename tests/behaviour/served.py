@@ -10,6 +10,7 @@ import uvicorn
 from tests.behaviour.live import Live
 from tests.behaviour.reads import Reads, write
 from thermocline.cli.server_answers import Client
+from thermocline.client import Retries
 from thermocline.serving.http.app import create_app
 from thermocline.serving.process.server import load_definitions
 from thermocline.serving.read.tables import open_tables
@@ -34,7 +35,8 @@ class Served:
         self._api = threading.Thread(target=self._server.run, args=([self._listener],))
         self._tailer.start()
         self._api.start()
-        client = Client(f"http://127.0.0.1:{self._listener.getsockname()[1]}")
+        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        client = Client(url, retries=Retries(attempts_max=1))  # a refusal is to be seen
         self.reads = Reads(client, live.name, live.topic)
 
     def close(self) -> None:
