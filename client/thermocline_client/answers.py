@@ -1,4 +1,4 @@
-"""The values that answers are made of, and those that requests are made from."""
+"""The values that clients return, and those that they take."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol, Self
 from uuid import UUID
 
 Row = dict[str, Any]
-"""A row by column: numbers, strings, booleans, None; what is nested as dicts and lists. Times are RFC 3339
-texts, decimals and UUIDs texts, binary base64."""
+"""A row's values by column: numbers, strings, booleans and None; nested values are dicts and lists. Times are
+RFC 3339 strings, decimals and UUIDs are strings, binary is base64."""
 Offsets = dict[str, dict[int, int]]
 """Topic → partition → offset."""
 KeyValue = int | str | bytes | date | UUID
@@ -22,30 +22,30 @@ _PLACE: Final = re.compile(r"(.+)/(\d+)@(\d+)")
 
 
 class Delivered(Protocol):
-    """Where a record is in the log, such as `confluent_kafka.Message` as a delivery report gets it."""
+    """A record's place in the log, such as the `confluent_kafka.Message` that a delivery callback gets."""
 
     def topic(self) -> str | None:
-        """Its topic."""
+        """Returns the topic."""
         ...
 
     def partition(self) -> int | None:
-        """Its partition."""
+        """Returns the partition."""
         ...
 
     def offset(self) -> int | None:
-        """Its offset."""
+        """Returns the offset."""
         ...
 
 
 ReadAfter = Delivered | str | Iterable["Delivered | str"]
-"""Records that an answer must include: delivery reports, or ``TOPIC/PARTITION@OFFSET``; one or several."""
+"""One or several records that an answer must include: delivery reports, or ``TOPIC/PARTITION@OFFSET``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPoint:
-    """Exactly what an answer reflects: a snapshot, and of each partition the records in [seam, end).
+    """Exactly what an answer reflects: a snapshot, and each partition's records in [seam, end).
 
-    Reads of a table at equal read points are equal.
+    Two reads of a table at equal read points are equal.
     """
 
     snapshot_id: int
@@ -54,19 +54,19 @@ class ReadPoint:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """From the JSON of an answer."""
+        """Reads a read point from the JSON of an answer."""
         return cls(int(body["snapshot_id"]), _offsets(body["seam"]), _offsets(body["end"]))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From what ``to_json`` gave, kept for the next extract. Raises `ValueError`."""
+        """Returns the read point that ``to_json`` wrote. Raises `ValueError` if the text is not one."""
         try:
             return cls.of(json.loads(text))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("it is no read point's JSON") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON of an answer."""
+        """Returns the read point in the form that JSON answers have."""
         offsets = {
             name: {topic: {str(p): at for p, at in parts.items()} for topic, parts in of.items()}
             for name, of in (("seam", self.seam), ("end", self.end))
@@ -74,13 +74,13 @@ class ReadPoint:
         return {"snapshot_id": str(self.snapshot_id), **offsets}
 
     def to_json(self) -> str:
-        """As ``thermocline extract --at`` and ``--since`` and ``views pin --at`` take it."""
+        """Returns the text that ``thermocline extract --at`` and ``--since`` and ``views pin --at`` take."""
         return json.dumps(self.to_dict(), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record that Kafka accepted, and that doesn't match the table's definition; ``reason`` says why."""
+    """A record that Kafka accepted but that doesn't match the table's definition; ``reason`` says why."""
 
     topic: str
     partition: int
@@ -88,18 +88,18 @@ class RefusedRecord:
     stage: str
     reason: str
     key: Mapping[str, Any] | None = None
-    """The key columns by name; None if they could not be read."""
+    """The key columns' values by name; None if they could not be read."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """From its JSON, of which a later server may say more."""
+        """Reads a record from its JSON. Members that a later server adds are ignored."""
         place = body["topic"], body["partition"], body["offset"]
         return cls(*place, body["stage"], body["reason"], body.get("key"))
 
 
 @dataclass(frozen=True, slots=True)
 class UnlistedRange:
-    """Between these offsets, both included, more records were refused than the server lists."""
+    """A range of offsets, both included, in which the server refused more records than it lists."""
 
     topic: str
     partition: int
@@ -108,7 +108,7 @@ class UnlistedRange:
 
     @classmethod
     def all_of(cls, body: Mapping[str, Any]) -> tuple[Self, ...]:
-        """Those of an answer."""
+        """Reads the ranges from the JSON of an answer."""
         listed = body.get("refused_unlisted", ())
         return tuple(
             cls(one["topic"], one["partition"], one["offset_first"], one["offset_last"]) for one in listed
@@ -119,11 +119,13 @@ class UnlistedRange:
 class Answer:
     """The rows of one entity, sorted by key, or one row.
 
-    ``age_seconds``: since every partition was last read up to its end; None if it never was. ``stale``: that
-    is more than the server's ``serving.stale_after_seconds``. ``refused``: records that the table can't take:
-    those of ``read_after``, and earlier ones that may be of the same keys; without it, and where there are no
-    rows, those that may be of the keys and aren't committed yet. ``refused_unlisted`` is where so many were
-    refused that they are not listed: a record of ``read_after`` there may be one of them.
+    ``age_seconds`` is the time since every partition was last read to its end; None if that never happened.
+    ``stale`` is true if the age is above the server's ``serving.stale_after_seconds``.
+
+    ``refused`` lists records that the table can't take. With ``read_after``, these are the ones that it names
+    and earlier ones that may have the same keys. Without it, and only if there are no rows, these are the
+    ones that may have the keys and aren't committed yet. ``refused_unlisted`` says where the server refused
+    more records than it lists; a record of ``read_after`` in such a range may have been refused.
     """
 
     table: str
@@ -136,7 +138,7 @@ class Answer:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """From the JSON of an answer."""
+        """Reads an answer from its JSON."""
         refused = tuple(RefusedRecord.of(one) for one in body.get("refused", ()))
         point = ReadPoint.of(body["read_point"])
         fresh = body["age_seconds"], body["stale"]
@@ -144,15 +146,15 @@ class Answer:
 
     @classmethod
     def all_of(cls, body: Mapping[str, Any]) -> list[Self]:
-        """From the JSON of a batch's answer, one for each entity."""
+        """Reads the answers from the JSON of a batch, one per entity."""
         return [cls.of({**body, "rows": result["rows"]}) for result in body["results"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Records that aren't committed yet and that the table can't take, the newest of a partition first.
+    """The records that the table can't take and that aren't committed yet, newest first in each partition.
 
-    ``more``: there are more of them than these. The rest is as in `Answer`.
+    ``more`` is true if there are more of them. The other fields are those of `Answer`.
     """
 
     table: str
@@ -165,7 +167,7 @@ class Refused:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """From the JSON of an answer."""
+        """Reads the records from the JSON of an answer."""
         records = tuple(RefusedRecord.of(one) for one in body["refused"])
         point = ReadPoint.of(body["read_point"])
         fresh = body["age_seconds"], body["stale"]
@@ -173,7 +175,7 @@ class Refused:
 
 
 def key_text(value: KeyValue) -> str:
-    """A key column's value in a URL. Raises `TypeError` where it can't be one."""
+    """Returns a key column's value as text for a URL. Raises `TypeError` for other types."""
     match value:
         case bool():
             pass
@@ -189,16 +191,16 @@ def key_text(value: KeyValue) -> str:
 
 
 def key_json(value: KeyValue) -> int | str:
-    """A key column's value in JSON: integers as numbers, all else as text. Raises as `key_text`."""
+    """Returns a key column's value for JSON: integers stay numbers, all else is text. Raises `TypeError`."""
     text = key_text(value)
     return value if isinstance(value, int) else text
 
 
 def read_after_text(records: ReadAfter) -> str:
-    """The ``Thermocline-Read-After`` header: of each partition the last record named.
+    """Returns the ``Thermocline-Read-After`` header, with the last of the records in each partition.
 
     Raises:
-        ValueError: there is no record, one wasn't delivered, or a text isn't TOPIC/PARTITION@OFFSET.
+        ValueError: there is no record, a record wasn't delivered, or a text isn't TOPIC/PARTITION@OFFSET.
     """
     several = [records] if isinstance(records, str) or hasattr(records, "offset") else list(records)
     last: dict[tuple[str, int], int] = {}
@@ -219,7 +221,7 @@ def _texts(text: str) -> Iterable[tuple[str, int, int]]:
 
 
 def _delivered(report: Any) -> tuple[str, int, int]:
-    """Where a record is. Other clients' reports have attributes where confluent_kafka's have methods."""
+    """Returns a record's place. confluent_kafka's reports have methods for it, other clients' attributes."""
     error = _given(report, "error") if hasattr(report, "error") else None
     topic, partition, offset = (_given(report, name) for name in ("topic", "partition", "offset"))
     if error is not None or topic is None or partition is None or offset is None or offset < 0:

@@ -290,10 +290,7 @@ class AsyncExtract(ExtractInfo):
         return to_polars(await self.to_arrow())
 
     async def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """Returns all rows as a DuckDB relation, by default of DuckDB's default connection.
-
-        Raises as `batches`.
-        """
+        """Returns all rows as a relation of a connection, by default DuckDB's own. Raises as `batches`."""
         return to_duckdb(await self.to_arrow(), connection)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What only the async client does: it sleeps on the event loop, and blocking work runs in threads.
+"""The async client's own ways: it sleeps on the event loop, and blocking work runs in threads.
 
 ``blocking_io`` has the same names for the blocking client.
 """

@@ -291,10 +291,7 @@ class Extract(ExtractInfo):
         return to_polars(self.to_arrow())
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """Returns all rows as a DuckDB relation, by default of DuckDB's default connection.
-
-        Raises as `batches`.
-        """
+        """Returns all rows as a relation of a connection, by default DuckDB's own. Raises as `batches`."""
         return to_duckdb(self.to_arrow(), connection)
 
     def close(self) -> None:

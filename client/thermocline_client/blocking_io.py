@@ -1,4 +1,4 @@
-"""What only the blocking client does. ``asynchronous_io`` has the same names for the async client."""
+"""The blocking client's own ways. ``asynchronous_io`` has the same names for the async client."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Errors that a client raises.
+"""The errors that clients raise.
 
 ClientError
- ├─ Unreachable           no Thermocline server answered, as often as it was asked
- │   └─ StreamCut         an extract ended before its end; what was read of it is incomplete
- ├─ UnsafeName            the server names a file that would not be in the folder of a download
+ ├─ Unreachable           no Thermocline server answered, even after retries
+ │   └─ StreamCut         an extract broke off; what was read of it is incomplete
+ ├─ UnsafeName            the server named a file that would lie outside the folder of a download
  ├─ JobFailed             an extract job failed or was cancelled
- └─ Problem               the server's own error, by its code
+ └─ Problem               the server reported an error, with a code
      ├─ UnknownTable      the server has no such table
      ├─ BadParameter      a column or a value of the request is wrong
-     ├─ RowNotFound       no row has that key; says where that was read
+     ├─ RowNotFound       no row has that key; the error has the read point
      ├─ NotReady          the table can't be read yet
-     └─ ReadAfterTimeout  the records of ``read_after`` weren't read in time
+     └─ ReadAfterTimeout  the server didn't read the records of ``read_after`` in time
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PASSWORD: Final = re.compile(r"://[^/]*@")
 
 
 class ClientError(Exception):
-    """The root of all that a client raises on purpose, but for `TypeError` and `ValueError`."""
+    """Root of the errors that clients raise, except `TypeError` and `ValueError` for wrong arguments."""
 
     retryable: bool = False
-    """Whether the same request may succeed in a while; a client has tried that already."""
+    """Whether the same request may succeed later. The client has already repeated it."""
 
 
 class Unreachable(ClientError):
-    """No Thermocline server answers at the URL. ``detail`` says how that came out."""
+    """No Thermocline server answers at the URL. ``detail`` says what happened instead."""
 
     retryable = True
 
@@ -44,11 +44,11 @@ class Unreachable(ClientError):
 
 
 class StreamCut(Unreachable):
-    """An extract ended before its end: the server or the connection failed."""
+    """An extract broke off because the server or the connection failed."""
 
 
 class UnsafeName(ClientError):
-    """The server names a file by what is no plain file name. Nothing was written."""
+    """The server named a file by something other than a plain file name. Nothing was written."""
 
     def __init__(self, name: object) -> None:
         self.name = name
@@ -58,10 +58,14 @@ class UnsafeName(ClientError):
 
 
 class Problem(ClientError):
-    """An error of the server. ``code`` never changes; `thermocline explain CODE` tells more about it."""
+    """An error that the server reported. ``code`` never changes; `thermocline explain CODE` explains it.
+
+    ``title``, ``detail`` and ``next``, what to do about it, are for people. ``body`` has all members of the
+    ``application/problem+json`` answer.
+    """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        """From the members of an ``application/problem+json`` answer."""
+        """Reads the members of an ``application/problem+json`` answer."""
         self.code = str(body.get("code", ""))
         self.title = str(body.get("title", ""))
         self.status = int(body.get("status", 0))
@@ -73,28 +77,28 @@ class Problem(ClientError):
 
 
 class UnknownTable(Problem):
-    """The server has no table of that name."""
+    """The server has no table with that name."""
 
 
 class BadParameter(Problem):
-    """A column, a value or a condition of the request is wrong; ``detail`` says which."""
+    """A column, a value or a condition in the request is wrong; ``detail`` says which."""
 
 
 class RowNotFound(Problem):
-    """The table has no row with that key. ``answer`` has no rows, and says as of when that is so."""
+    """The table has no row with that key. ``answer`` has no rows; its read point says as of when."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        """As `Problem`."""
+        """Reads the members of the answer, which has a read point too."""
         super().__init__(body)
         self.answer = Answer.of({**body, "table": (body.get("facts") or {}).get("table", ""), "rows": []})
 
 
 class NotReady(Problem):
-    """The table can't be read yet: the server has just started, or is catching up."""
+    """The table can't be read yet, because the server has just started or is catching up."""
 
 
 class ReadAfterTimeout(Problem):
-    """The records of ``read_after`` weren't read in time: they don't exist, or the server lags."""
+    """The server didn't read the records of ``read_after`` in time: they don't exist, or it lags behind."""
 
 
 _BY_CODE: Final[Mapping[str, type[Problem]]] = {
@@ -107,5 +111,5 @@ _BY_CODE: Final[Mapping[str, type[Problem]]] = {
 
 
 def problem_of(body: Mapping[str, Any]) -> Problem:
-    """The error that an ``application/problem+json`` answer tells of."""
+    """Returns the error that an ``application/problem+json`` answer reports."""
     return _BY_CODE.get(str(body.get("code")), Problem)(body)

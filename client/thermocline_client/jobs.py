@@ -1,4 +1,4 @@
-"""Extract jobs, as a server tells of them."""
+"""Extract jobs, as the server describes them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .errors import ClientError, UnsafeName
 JOB_OVER: Final = frozenset({"complete", "failed", "cancelled"})
 MANIFEST: Final = "manifest.json"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-"""Of a file in a folder: not a path, not hidden, and a name on any system."""
+"""A file name that is not a path, not hidden, and valid on any system."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """A file of a job; all its rows are of one bucket.
+    """A file of a job. All its rows are of one bucket.
 
-    Raises `UnsafeName` for a name that would lead out of the folder of a download, or to its manifest.
+    Raises `UnsafeName` for a name that would lead out of a download's folder, or to its manifest.
     """
 
     name: str
@@ -36,9 +36,11 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True)
 class ExtractJob:
-    """An extract as files. ``state``: queued, running, complete, failed or cancelled.
+    """An extract to files on the server.
 
-    ``location`` is the URI of the files' folder, if the server puts them in an object store.
+    ``state`` is queued, running, complete, failed or cancelled. ``read_point`` is None until the job has one.
+    ``problem`` says why a job failed. ``location`` is the URI of the files' folder if the server puts them
+    into an object store.
     """
 
     id: str
@@ -55,7 +57,7 @@ class ExtractJob:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """From a server's answer."""
+        """Reads a job from the JSON of an answer."""
         point = body["read_point"]
         return cls(
             id=body["id"],
@@ -76,7 +78,7 @@ class ExtractJob:
 
 
 def is_plain_name(name: object) -> bool:
-    """Whether a file of a job may have this name."""
+    """Returns whether a file of a job may have this name."""
     return isinstance(name, str) and _PLAIN_NAME.fullmatch(name) is not None and name != MANIFEST
 
 

@@ -1,4 +1,4 @@
-"""When a request is repeated. All requests only read, so that repeating one is always safe."""
+"""Decides when a request is repeated. Requests only read, or start a job by its id, so repeating is safe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Bounds in number and time; between attempts a client waits longer each time, and as the server says.
+    """How often and for how long a client repeats a request: up to ``attempts_max`` attempts in all.
 
-    ``Retries(attempts_max=1)`` is none.
+    The wait before each further attempt doubles, from ``wait_seconds_first`` to at most ``wait_seconds_max``,
+    and is at least what the server asks for. No attempt begins later than ``seconds_max`` after the first.
+    ``Retries(attempts_max=1)`` repeats nothing.
     """
 
     attempts_max: int = 4
@@ -22,9 +24,9 @@ class Retries:
     wait_seconds_max: float = 5.0
 
     def wait_seconds(self, attempts: int, elapsed: float, retry_after: float | None) -> float | None:
-        """How long to wait before the next attempt; None where there is to be none.
+        """Returns the seconds to wait before the next attempt; None if there is none.
 
-        Also none where the server asks for more patience than there is time.
+        There is none, either, if the server asks for a longer wait than the time that is left.
         """
         if attempts >= self.attempts_max:
             return None
@@ -38,7 +40,7 @@ DEFAULT: Final = Retries()
 
 
 def retry_after_seconds(header: str | None, now: datetime | None = None) -> float | None:
-    """What a ``Retry-After`` header says, in seconds or as a date; None where it says nothing.
+    """Returns the seconds that a ``Retry-After`` header asks for, also as a date; None if it has neither.
 
     Source: RFC 9110, section 10.2.3.
     """

@@ -1,7 +1,7 @@
-"""Extracts as they come in: Arrow's stream format, decoded batch by batch.
+"""Decodes extracts as they arrive, batch by batch, from Arrow's stream format.
 
-An Arrow stream ends with a mark. One without it was cut, and raises `StreamCut` where Arrow alone would take
-it for complete.
+An Arrow stream ends with a mark. A stream without it was cut, and raises `StreamCut`, although Arrow alone
+would take it for complete.
 """
 
 from __future__ import annotations
@@ -31,14 +31,19 @@ FORMATS: Final[Mapping[str, tuple[str, bytes]]] = {
     "csv": ("text/csv", b""),
     "jsonl": ("application/x-ndjson", b""),
 }
-"""By name: the media type, and what a complete stream ends with; for text, HTTP alone says that it is."""
+"""Each format's media type, and the bytes that a complete stream ends with. Text has none: HTTP alone says
+whether it is complete."""
 
 
 class ExtractInfo:
-    """What an extract reflects, and how old it was when it began."""
+    """The table and read point of an extract, and its age when it began.
+
+    ``age_seconds`` is the time since every partition was last read to its end. ``stale`` is true if that is
+    above the server's ``serving.stale_after_seconds``.
+    """
 
     def __init__(self, table: str, headers: Mapping[str, str]) -> None:
-        """From the headers of the answer."""
+        """Reads the headers of the answer."""
         self.table = table
         self.read_point = ReadPoint.of(json.loads(headers[READ_POINT]))
         self.age_seconds = float(headers["Thermocline-Age-Seconds"])
@@ -46,32 +51,32 @@ class ExtractInfo:
 
 
 class Received:
-    """The bytes of a stream so far, and whether that is all of them."""
+    """Counts the bytes of a stream, and tells whether it is complete."""
 
     def __init__(self, url: str, end_mark: bytes) -> None:
-        """``end_mark``: what a complete stream ends with."""
+        """A complete stream ends with ``end_mark``."""
         self._url = url
         self._end_mark = end_mark
         self._tail = b""
         self.bytes = 0
 
     def add(self, chunk: bytes) -> None:
-        """Some more."""
+        """Takes the next bytes."""
         self.bytes += len(chunk)
         self._tail = (self._tail + chunk)[-len(END_OF_STREAM) :]
 
     def check_end(self) -> None:
-        """Makes sure that the stream is complete. Raises `StreamCut`."""
+        """Checks that the stream is complete. Raises `StreamCut`."""
         if not self._tail.endswith(self._end_mark):
             raise self.cut("it has no end mark")
 
     def cut(self, detail: str) -> StreamCut:
-        """What it is if nothing more comes."""
+        """Returns the error for a stream that ends here."""
         return StreamCut(self._url, f"the extract broke off after {self.bytes} bytes: {detail}")
 
 
 class Decoder:
-    """Record batches out of chunks of bytes. ``take`` gives the next chunk, or None where there is none."""
+    """Decodes chunks of bytes to record batches. ``take`` returns the next chunk, None at the end."""
 
     def __init__(self, url: str, take: Callable[[], bytes | None]) -> None:
         self._received = Received(url, END_OF_STREAM)
@@ -79,14 +84,14 @@ class Decoder:
         self._reader: Any = None
 
     def open(self) -> pa.Schema:
-        """The schema. Raises `StreamCut`."""
+        """Returns the schema. Raises `StreamCut`."""
         import pyarrow as pa
 
         self._reader = self._read(lambda: pa.ipc.open_stream(self._source))
         return self._reader.schema
 
     def next(self) -> pa.RecordBatch | None:
-        """The next batch; None after the last one of a complete stream. Raises `StreamCut`."""
+        """Returns the next batch, None after the last one of a complete stream. Raises `StreamCut`."""
         batch = self._read(lambda: next(self._reader, None))
         if batch is None:
             self._read(self._source.drain)
@@ -105,20 +110,20 @@ class Decoder:
 
 
 def format_of(name: str) -> tuple[str, bytes]:
-    """The media type and the end mark of a format. Raises `ValueError`."""
+    """Returns a format's media type and end mark. Raises `ValueError` for an unknown format."""
     if name not in FORMATS:
         raise ValueError(f'"{name}" is not one of the formats {", ".join(FORMATS)}')
     return FORMATS[name]
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """The rows as a pandas frame."""
+    """Returns the rows as a pandas frame."""
     frame: pd.DataFrame = table.to_pandas()
     return frame
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """The rows as a Polars frame."""
+    """Returns the rows as a Polars frame."""
     import polars as pl
 
     frame = pl.from_arrow(table)
@@ -127,14 +132,14 @@ def to_polars(table: pa.Table) -> pl.DataFrame:
 
 
 def to_duckdb(table: pa.Table, connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyRelation:
-    """The rows as a relation, of a connection or of the default one."""
+    """Returns the rows as a relation of a connection, by default DuckDB's own."""
     import duckdb
 
     return duckdb.from_arrow(table) if connection is None else connection.from_arrow(table)
 
 
 class _Source:
-    """Chunks as a file that Arrow reads from."""
+    """A file for Arrow to read, made of chunks."""
 
     closed = False
 
@@ -153,7 +158,7 @@ class _Source:
         return b"".join(parts)
 
     def drain(self) -> None:
-        """Takes what is left, which only a complete answer has, so that the connection can be kept."""
+        """Reads the rest of a complete answer, so that its connection can be used again."""
         while self._more():
             self._left = memoryview(b"")
 
