@@ -279,11 +279,8 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 
 # Said once, above the table of routes.
 ANYWHERE: Final = (
-    "body-too-large",
-    "unsupported-media-type",
+    "bad-request",
     "internal-error",
-    "method-not-allowed",
-    "route-not-found",
     "unknown-table",
 )
 # The OpenAPI document does not describe itself.

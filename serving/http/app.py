@@ -30,7 +30,6 @@ from thermocline.errors import (
     HotBytesExceeded,
     LookupsBusy,
     NoKey,
-    NotAcceptable,
     NotReady,
     RowNotFound,
     UnknownTable,
@@ -164,7 +163,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     "/v1/tables/{table}/rows:batch",
     summary="The rows of several entities of {table}, at one read point",
     response_model=BatchAnswer,
-    responses=problems(NoKey, LookupsBusy, *ANSWERING, *TAKING_A_BODY),
+    responses=problems(NoKey, LookupsBusy, *ANSWERING, bad=TAKING_A_BODY),
 )
 async def batch(
     worker: OfWorker, caller: Asking, table: Table, body: BatchBody, read_after: ReadAfter = None
@@ -191,7 +190,7 @@ async def batch(
                 for one in FORMATS.values()
             },
         },
-        **problems(NotAcceptable, ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING, *TAKING_A_BODY),
+        **problems(ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING, bad=(406, *TAKING_A_BODY)),
     },
 )
 async def extract(

@@ -82,7 +82,7 @@ OwnJob = Annotated[Job, Depends(_own_job)]
         ExtractJobDiffers,
         ExtractsBusy,
         NotReady,
-        *TAKING_A_BODY,
+        bad=TAKING_A_BODY,
     ),
 )
 async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCreate | None = None) -> Response:

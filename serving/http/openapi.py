@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,13 +11,11 @@ from fastapi.openapi.utils import get_openapi
 
 from thermocline.errors import (
     BadParameter,
-    BodyTooLarge,
+    BadRequest,
     InternalError,
-    MethodNotAllowed,
     NotReady,
     ReadAfterTimeout,
     UnknownTable,
-    UnsupportedMediaType,
 )
 from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.nested_types import nullable_schema
@@ -36,18 +34,16 @@ Document = dict[str, Any]
 
 ANSWERING: Final = (UnknownTable, BadParameter, NotReady, ReadAfterTimeout)
 """The errors of every read of a table."""
-TAKING_A_BODY: Final = (BodyTooLarge, UnsupportedMediaType)
-"""The errors of every request with a body."""
+TAKING_A_BODY: Final = (413, 415)
+"""The statuses of a bad request that every request with a body may be."""
 _SCHEMAS: Final = "#/components/schemas/"
-_EVERYWHERE: Final = (MethodNotAllowed, InternalError)
 _ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract"))
 
 
-def problems(*errors: type[ThermoclineError]) -> dict[int | str, Document]:
-    """The answers by status that are errors: these, and those of every endpoint."""
-    codes: dict[int, list[str]] = {}
-    every: tuple[type[ThermoclineError], ...] = (*errors, *_EVERYWHERE)
-    for error in every:
+def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[int | str, Document]:
+    """The answers by status that are errors: these, and those of every endpoint; ``bad`` with `BadRequest`."""
+    codes: dict[int, list[str]] = {status: [BadRequest.code] for status in (*bad, 405)}
+    for error in (*errors, InternalError):
         codes.setdefault(error.http_status, []).append(error.code)
     by_status = sorted(codes.items())
     return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}

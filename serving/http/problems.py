@@ -25,14 +25,11 @@ from starlette.routing import Match
 
 from thermocline.errors import (
     BadParameter,
-    BodyTooLarge,
+    BadRequest,
     InternalError,
-    MethodNotAllowed,
     RequestError,
-    RouteNotFound,
     StorageFailed,
     ThermoclineError,
-    UnsupportedMediaType,
 )
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
@@ -83,11 +80,11 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     caller's request.
     """
     headers: dict[str, str] = {}
-    if isinstance(error, MethodNotAllowed):
+    if isinstance(error, BadRequest) and error.allowed:
         headers["Allow"] = ", ".join(error.allowed)
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    return Response(msgspec.json.encode(_problem(error, instance)), error.http_status, headers, PROBLEM_TYPE)
+    return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
 
 
 def _problem(error: ThermoclineError, instance: str) -> dict[str, Any]:
@@ -205,10 +202,10 @@ class Requests:
 
     def refused(self, error: ThermoclineError) -> tuple[int, bytes, bytes]:
         """Status, lines of its own headers and body of the answer to bytes that are no request."""
-        _answers_of("", "unknown", "unknown", str(error.http_status)).inc()
+        _answers_of("", "unknown", "unknown", str(error.status)).inc()
         body = msgspec.json.encode(_problem(error, ""))
         lines = _REFUSED_LINES % (len(body), PROBLEM_TYPE.encode(), _request_id(None).encode())
-        return error.http_status, lines, body
+        return error.status, lines, body
 
 
 def rows_headers(body: bytes) -> Headers:
@@ -232,7 +229,7 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
         is_kept = _facts_of(error) != error.facts()
-        if error.http_status >= SERVER_ERROR and (
+        if error.status >= SERVER_ERROR and (
             is_kept or not error.retryable or isinstance(error, StorageFailed)
         ):
             cause = error.cause or str(error.__cause__ or "") or None
@@ -253,9 +250,9 @@ def _of_framework(scope: Scope, error: HTTPException) -> ThermoclineError:
     """The router's own: no such route, no such method."""
     path = scope["path"]
     if error.status_code == 404:
-        return RouteNotFound(path=path)
+        return BadRequest.no_route(path)
     if error.status_code == 405:
-        return MethodNotAllowed(method=scope["method"], path=path, allowed=_methods_of(scope))
+        return BadRequest.of_method(scope["method"], path, _methods_of(scope))
     return BadParameter(name="request", problem=str(error.detail))
 
 
@@ -286,7 +283,7 @@ def _of_validation(scope: Scope, error: RequestValidationError) -> ThermoclineEr
     place, *inside = (str(part) for part in first["loc"])
     name = ".".join(inside) if inside and not inside[0].isdigit() else place
     if isinstance(first["input"], bytes):
-        return UnsupportedMediaType(content_type=(header_of(scope, "Content-Type") or "")[:CONTENT_TYPE_MAX])
+        return BadRequest.of_media_type((header_of(scope, "Content-Type") or "")[:CONTENT_TYPE_MAX])
     return BadParameter(name=name, problem=str(first["msg"]))
 
 
@@ -299,7 +296,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > BODY_BYTES_MAX:
-            raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+            raise BadRequest.body_too_large(BODY_BYTES_MAX)
         return message
 
     return bounded

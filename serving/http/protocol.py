@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from thermocline.errors import MalformedRequest, RequestHeadTooLarge
+from thermocline.errors import BadRequest
 from thermocline.serving.http.problems import Requests
 from thermocline.serving.read.caller import Credentials
 
@@ -139,7 +139,7 @@ class LookupProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, as plain text
         """The parser can't read on: the error comes after the answers that are due."""
-        self._refuse(MalformedRequest())
+        self._refuse(BadRequest.malformed())
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that was idle for long enough; one that was not, when it will have been."""
@@ -163,7 +163,7 @@ class LookupProtocol(HttpToolsProtocol):
         self._head_bytes += len(data) if self._is_within_head else 0
         if self._head_bytes <= LONGEST_HEAD_BYTES:
             return True
-        self._refuse(RequestHeadTooLarge(bytes_max=LONGEST_HEAD_BYTES))
+        self._refuse(BadRequest.head_too_large(LONGEST_HEAD_BYTES))
         return False
 
     def _refuse(self, error: ThermoclineError) -> None:

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from thermocline.errors import BadParameter, NotAcceptable
+from thermocline.errors import BadParameter, BadRequest
 from thermocline.serving.read.encode import CODINGS, FORMATS
 from thermocline.serving.read.entity import check_has_key, entity_of
 
@@ -85,7 +85,7 @@ def entities_of(definition: LiveTable, listed: Sequence[Mapping[str, Any]]) -> l
 
 
 def format_of(accept: str) -> str:
-    """The name of the format that an Accept header prefers. Raises `NotAcceptable`."""
+    """The name of the format that an Accept header prefers. Raises `BadRequest`."""
     names = {one.media_type: name for name, one in FORMATS.items()}
     default = next(iter(FORMATS))
     families = {"*/*": default, "application/*": default, "text/*": "csv"}
@@ -93,7 +93,7 @@ def format_of(accept: str) -> str:
         found = families.get(wanted) or names.get(wanted)
         if found is not None:
             return found
-    raise NotAcceptable(accept=accept, offered=tuple(names))
+    raise BadRequest.not_acceptable(accept, tuple(names))
 
 
 def coding_of(accept_encoding: str, format_name: str) -> str | None:

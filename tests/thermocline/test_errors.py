@@ -15,7 +15,7 @@ import pytest
 from thermocline import errors
 from thermocline.cli.entry import all_commands
 from thermocline.cli.server_answers import error_of
-from thermocline.errors import ExitCode, RequestError, ThermoclineError, all_errors, first_line
+from thermocline.errors import BadRequest, ExitCode, RequestError, ThermoclineError, all_errors, first_line
 from thermocline.serving.http.problems import problem_response
 
 EXAMPLES = {
@@ -110,14 +110,15 @@ def test_the_exit_code_and_the_http_status_are_ours(error: type[ThermoclineError
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
 def test_the_problem_has_the_one_shape(error: type[ThermoclineError]) -> None:
-    problem = example(error).to_problem("/v1/tables/profiles/rows")
+    made = example(error)
+    problem = made.to_problem("/v1/tables/profiles/rows")
     assert list(problem) == [
         *("type", "title", "status", "detail", "instance", "code", "state", "next", "retryable"),
         *error.members,
     ]
     assert problem["type"] == f"urn:thermocline:error:{error.code}"
     assert problem["instance"] == "/v1/tables/profiles/rows"
-    assert problem["status"] == error.http_status
+    assert problem["status"] == made.status
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)
@@ -154,6 +155,20 @@ def test_a_name_that_is_nearly_right_is_suggested() -> None:
         'did you mean "profiles"?' in errors.UnknownTable(table="profile", known=("orders", "profiles")).what
     )
     assert "did you mean" not in errors.UnknownTable(table="x", known=("orders", "profiles")).what
+
+
+def test_a_bad_request_is_answered_with_the_status_of_the_rule_that_it_breaks() -> None:
+    made = [
+        BadRequest.malformed(),
+        BadRequest.no_route("/nowhere"),
+        BadRequest.of_method("PUT", "/livez", ("GET", "HEAD")),
+        BadRequest.not_acceptable("text/x", ("csv",)),
+        BadRequest.body_too_large(9),
+        BadRequest.of_media_type("text/plain"),
+        BadRequest.head_too_large(9),
+    ]
+    assert [error.to_problem("/")["status"] for error in made] == [400, 404, 405, 406, 413, 415, 431]
+    assert [problem_response(error, "/").headers.get("Allow") for error in made[1:3]] == [None, "GET, HEAD"]
 
 
 def test_an_error_cannot_be_made_without_its_facts() -> None:

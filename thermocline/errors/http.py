@@ -2,118 +2,101 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from thermocline.errors.request import RequestError
 
 
-class MalformedRequest(RequestError):
-    """The request is not valid HTTP.
+class BadRequest(RequestError):
+    """The request is not one that the server takes.
 
-    The server can't tell where it ends, so it closes the connection. Requests sent before it on the same
-    connection are answered first.
+    The HTTP status says which rule it breaks: 400, it is not valid HTTP (something between caller and server
+    may have changed it); 404, there is no such path; 405, the path doesn't support the method; 406, none of
+    the formats in its Accept header is supported; 413, its body is too long; 415, its body isn't declared as
+    JSON (without the header Content-Type: application/json, a web page could send it unasked); 431, its
+    request line and headers are too long.
 
-    Nothing was read or written. Something between caller and server may have changed the request.
+    Nothing was read or written. Change the request as the message says. /docs and /openapi.json list all
+    paths, with working requests. After 400 and 431, the server closes the connection, since it can't tell
+    where the request ends; requests sent before it are answered first.
     """
 
-    code = "malformed-request"
+    code = "bad-request"
     http_status = 400
-    _what = "the request is not valid HTTP/1.1."
-    _next = "check the request line and the headers; /docs shows working requests"
+    _what = "{problem}."
+    _next = "{correction}"
 
-
-class RequestHeadTooLarge(RequestError):
-    """The request line and headers are too long.
-
-    Their length is bounded, since the server keeps them in memory until they are complete. It closes the
-    connection.
-
-    Nothing was read or written. Send fewer or shorter headers. Many entities fit into POST rows:batch.
-    """
-
-    code = "request-head-too-large"
-    http_status = 431
-    _what = "the request line and headers are longer than {bytes_max:,} bytes."
-    _next = "send fewer or shorter headers, or the keys in the body of POST rows:batch"
-
-    bytes_max: int
-
-
-class BodyTooLarge(RequestError):
-    """The request's body is too long.
-
-    Nothing was read or written. Send fewer entities per request.
-    """
-
-    code = "body-too-large"
-    http_status = 413
-    _what = "the body is longer than {bytes_max:,} bytes."
-    _next = "send fewer entities per request"
-
-    bytes_max: int
-
-
-class UnsupportedMediaType(RequestError):
-    """The request's body is of a type that the server doesn't read, or doesn't say its type.
-
-    Bodies are JSON, so the request needs the header Content-Type: application/json. (Without it, a web page
-    could send such requests unasked.)
-
-    Nothing was read or written.
-    """
-
-    code = "unsupported-media-type"
-    http_status = 415
-    _what = "{_sent}."
-    _next = "send it as JSON, with the header Content-Type: application/json"
-
-    content_type: str
+    answered: int
+    """The HTTP status of this request's answer."""
+    problem: str
+    correction: str
+    allowed: tuple[str, ...] = ()
+    """With 405, the methods that the path supports."""
 
     @property
-    def _sent(self) -> str:
-        if not self.content_type:
-            return "the body has no Content-Type"
-        return f'the server doesn\'t read bodies of type "{self.content_type}"'
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.answered
 
+    @classmethod
+    def malformed(cls) -> Self:
+        """Bytes that are no request."""
+        return cls(
+            answered=400,
+            problem="the request is not valid HTTP/1.1",
+            correction="check the request line and the headers; /docs shows working requests",
+        )
 
-class RouteNotFound(RequestError):
-    """The server has no such path.
+    @classmethod
+    def head_too_large(cls, bytes_max: int) -> Self:
+        """A request line and headers beyond a bound."""
+        return cls(
+            answered=431,
+            problem=f"the request line and headers are longer than {bytes_max:,} bytes",
+            correction="send fewer or shorter headers, or the keys in the body of POST rows:batch",
+        )
 
-    All paths are listed at /docs and in /openapi.json.
-    """
+    @classmethod
+    def body_too_large(cls, bytes_max: int) -> Self:
+        """A body beyond a bound."""
+        return cls(
+            answered=413,
+            problem=f"the body is longer than {bytes_max:,} bytes",
+            correction="send fewer entities per request",
+        )
 
-    code = "route-not-found"
-    http_status = 404
-    _what = "the server has no path {path}."
-    _next = "the paths are listed at /docs"
+    @classmethod
+    def of_media_type(cls, content_type: str) -> Self:
+        """A body that isn't declared as JSON."""
+        return cls(
+            answered=415,
+            problem=f'the server doesn\'t read bodies of type "{content_type}"'
+            if content_type
+            else "the body has no Content-Type",
+            correction="send it as JSON, with the header Content-Type: application/json",
+        )
 
-    path: str
+    @classmethod
+    def no_route(cls, path: str) -> Self:
+        """A path that there is not."""
+        problem = f"the server has no path {path}"
+        return cls(answered=404, problem=problem, correction="the paths are listed at /docs")
 
+    @classmethod
+    def of_method(cls, method: str, path: str, allowed: tuple[str, ...]) -> Self:
+        """A method that the path doesn't support."""
+        return cls(
+            answered=405,
+            problem=f"{path} doesn't support {method}",
+            correction=f"use one of: {', '.join(allowed) or 'none'}",
+            allowed=allowed,
+        )
 
-class MethodNotAllowed(RequestError):
-    """The path doesn't support this method.
-
-    The Allow header of the answer and /docs list the supported methods.
-    """
-
-    code = "method-not-allowed"
-    http_status = 405
-    _what = "{path} doesn't support {method}."
-    _next = "use one of: {allowed}"
-
-    method: str
-    path: str
-    allowed: tuple[str, ...]
-
-
-class NotAcceptable(RequestError):
-    """The server supports none of the formats in the Accept header.
-
-    Leave the header out to get the default format.
-    """
-
-    code = "not-acceptable"
-    http_status = 406
-    _what = 'none of the formats in "{accept}" is supported.'
-    _next = "ask for one of: {offered}"
-
-    accept: str
-    offered: tuple[str, ...]
+    @classmethod
+    def not_acceptable(cls, accept: str, offered: tuple[str, ...]) -> Self:
+        """Formats of which none is supported."""
+        return cls(
+            answered=406,
+            problem=f'none of the formats in "{accept}" is supported',
+            correction=f"ask for one of: {', '.join(offered)}",
+        )

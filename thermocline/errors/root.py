@@ -52,6 +52,11 @@ class ThermoclineError(Exception):
         dataclasses.dataclass(kw_only=True, eq=False)(cls)
 
     @property
+    def status(self) -> int:
+        """The HTTP status of an answer with this error."""
+        return self.http_status
+
+    @property
     def what(self) -> str:
         """What happened, with the facts."""
         return self._worded(self._what)
@@ -101,7 +106,7 @@ class ThermoclineError(Exception):
         return {
             "type": f"urn:thermocline:error:{self.code}",
             "title": self.title(),
-            "status": self.http_status,
+            "status": self.status,
             "detail": self.what,
             "instance": instance,
             "code": self.code,

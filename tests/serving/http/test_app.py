@@ -229,11 +229,11 @@ def test_what_the_table_cannot_take_is_told_to_whoever_wrote_it(served: SimpleNa
 @pytest.mark.parametrize(
     ("content", "media_type", "error", "why"),
     [
-        (b" " * (BODY_BYTES_MAX + 1), "application/json", (413, "body-too-large"), "longer than 4,194,304"),
+        (b" " * (BODY_BYTES_MAX + 1), "application/json", (413, "bad-request"), "longer than 4,194,304"),
         (b'{"columns": ["\\ud800"]}', "application/json", (422, "bad-parameter"), "truncated"),
-        (b"{}", "text/x", (415, "unsupported-media-type"), 'doesn\'t read bodies of type "text/x"'),
+        (b"{}", "text/x", (415, "bad-request"), 'doesn\'t read bodies of type "text/x"'),
         # As a page of another site may send it:
-        (b"{}", "", (415, "unsupported-media-type"), "the body has no Content-Type"),
+        (b"{}", "", (415, "bad-request"), "the body has no Content-Type"),
     ],
 )
 def test_a_body_that_can_not_be_read_is_refused_with_its_reason(
@@ -366,7 +366,7 @@ def test_a_limit_may_be_larger_than_any_table(served: SimpleNamespace) -> None:
 
 def test_a_format_that_is_not_offered_is_406(served: SimpleNamespace) -> None:
     answer = served.client.post("/v1/tables/profiles/extract", headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
+    assert (answer.status_code, answer.json()["code"]) == (406, "bad-request")
     assert ARROW in answer.json()["detail"] + answer.json()["next"]
 
 

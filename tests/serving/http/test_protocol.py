@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.serving.wire import PLAIN, USERS, Connection, key_of, served_app, value_of
 from thermocline.bounded import Bounded
-from thermocline.errors import RouteNotFound
+from thermocline.errors import BadRequest
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
 from thermocline.serving.http import protocol
 from thermocline.serving.http.protocol import HEAD_BYTES_MAX, LookupProtocol
@@ -317,7 +317,7 @@ def test_a_limit_of_connections_refuses_plain_requests_too(served: SimpleNamespa
 
 def test_who_is_not_admitted_gets_no_plain_answer_either(served: SimpleNamespace) -> None:
     def admit(credentials: Credentials) -> Caller:
-        raise RouteNotFound(path="nowhere")
+        raise BadRequest.no_route("nowhere")
 
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app)
