@@ -174,6 +174,7 @@ class Follower:
                 snapshot_id=snapshot_id,
                 detail=f"it is older than snapshot {served}, which is served: the table was rolled back or "
                 "its catalog restored",
+                is_served_newer=True,
             )
 
     def step(self) -> None:

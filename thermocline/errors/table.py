@@ -96,6 +96,9 @@ class ForeignSnapshot(Resumable, TableError):
     the log, and reads the log from there again, and topics that were added since from their start. If
     `thermocline quarantine replay` made a discarded snapshot, its records have left the quarantine, too: have
     the producer send them again. If there is no snapshot with a seam, create a new table.
+
+    A server never goes back to an older snapshot by itself. If the catalog was restored from an older copy on
+    purpose, stop each server, delete the table's folder in its serving.state_dir, and start it again.
     """
 
     code = "foreign-snapshot"
@@ -111,6 +114,7 @@ class ForeignSnapshot(Resumable, TableError):
     onto: int = -1  # the newest snapshot that can be continued; negative when there is none
     given_up: tuple[str, ...] = ()  # the ids of the snapshots that come after it
     is_rewrite: bool = False  # by what these say of themselves; not proved yet
+    is_served_newer: bool = False  # a server holds a newer one, and never goes back by itself
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -130,6 +134,9 @@ class ForeignSnapshot(Resumable, TableError):
 
     @property
     def _next_lines(self) -> str:
+        if self.is_served_newer:
+            again = f"stop the server, delete serving.state_dir/{self.table}, and start it again"
+            return f"thermocline table show {self.table}\nif its catalog was restored on purpose: {again}"
         if not self.resume:
             return f"thermocline table show {self.table}\nthen create a new table"
         if self.is_rewrite:
