@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from thermocline.cli.output import counted, say
-from thermocline.cli.session import AsJson, Session, session_of
+from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.topic import topic_name, topics_of
-from thermocline.errors import BadParameter, ConfigFileMissing, ExitCode
+from thermocline.errors import BadParameter, ExitCode
 
 if TYPE_CHECKING:
     from thermocline.dev.dev import DevBroker, Topic
@@ -55,7 +55,7 @@ def dev(
     Creates the topics of the configured tables, if there is a configuration, and those of --topic. Existing
     topics are not changed. Listens on loopback only. Needs Java.
     """
-    settings = _configured(session_of(context))
+    settings = session_of(context).settings_if_any()
     configured: dict[str, int | None] = dict.fromkeys(topics_of(settings) if settings else ())
     wanted = configured | dict(map(_parsed, topic or ()))
     from thermocline.dev.dev import dev_broker
@@ -76,18 +76,6 @@ def dev(
         except KeyboardInterrupt:
             say("stopping the broker")
     return ExitCode.DONE
-
-
-def _configured(session: Session) -> Settings | None:
-    """The settings; None where no configuration was named and this folder has none."""
-    from thermocline.settings.load import FILE_VARIABLE
-
-    try:
-        return session.settings()
-    except ConfigFileMissing:
-        if session.config or os.environ.get(FILE_VARIABLE):
-            raise
-        return None
 
 
 def _parsed(topic: str) -> tuple[str, int | None]:

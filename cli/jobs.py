@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from rich.text import Text
 from thermocline.cli.file_format import Format
 from thermocline.cli.output import counted, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import BadParameter, ConfigFileMissing
+from thermocline.errors import BadParameter
 
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
@@ -133,15 +132,8 @@ def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
 
 
 def _configured_url(context: typer.Context) -> str:
-    from thermocline.settings.load import FILE_VARIABLE
-
-    session = session_of(context)
-    try:
-        return session.settings().serving.url
-    except ConfigFileMissing:
-        if session.config is not None or os.environ.get(FILE_VARIABLE):
-            raise
-        return DEFAULT_URL
+    settings = session_of(context).settings_if_any()
+    return DEFAULT_URL if settings is None else settings.serving.url
 
 
 def _stage(job: ExtractJob) -> str:

@@ -17,7 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from thermocline.errors import ConfirmationMissing
+from thermocline.errors import NotConfirmed
 from thermocline.process.logs import fields
 from thermocline.text.shown import json_text
 from thermocline.text.typed import PROGRAM, as_typed
@@ -61,10 +61,11 @@ def say(text: str) -> None:
 def confirmed(question: str, what_goes: str, command: str) -> bool:
     """Whether the user says yes; ``command`` does the same without a question.
 
-    Raises `ConfirmationMissing` where stdin is no terminal.
+    Raises `NotConfirmed` where stdin is no terminal.
     """
     if not sys.stdin.isatty():
-        raise ConfirmationMissing(what_goes=what_goes, command=command)
+        problem = f"{what_goes} would be deleted, and this was not confirmed"
+        raise NotConfirmed(problem=problem, command=command)
     return typer.confirm(question, err=True)
 
 

@@ -261,7 +261,7 @@ def _confirmed(
 ) -> Callable[[Row], bool] | None:
     """The records that the user agreed to delete; None if there are none, or the answer was no.
 
-    No others: ingest may put more there meanwhile. Raises `ConfirmationMissing` where there is nobody.
+    No others: ingest may put more there meanwhile. Raises `NotConfirmed` where there is nobody.
     """
     from thermocline.ingest.quarantine import SeenRecords, read_rows
 

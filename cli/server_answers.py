@@ -14,15 +14,13 @@ from thermocline.client.requests import Body, Steps
 from thermocline.client.requests import Wanted as Extracted
 from thermocline.client.retries import DEFAULT
 from thermocline.errors import (
-    AnswerUnsafe,
     BadParameter,
-    ExtractJobFailed,
+    ExtractJobUnusable,
     InternalError,
     ServerUnreachable,
     ThermoclineError,
     all_errors,
 )
-from thermocline.process.masking import mask_password
 from thermocline.rules.read_point import ReadPoint, parse_read_after
 from thermocline.serving.read.wanted import Wanted
 
@@ -109,11 +107,14 @@ def server_errors(url: str) -> Iterator[None]:
     except client.Unreachable as error:
         raise ServerUnreachable(url=url, detail=error.detail) from error
     except client.UnsafeName as error:
-        raise AnswerUnsafe(url=mask_password(url), name=str(error.name)[:200]) from error
+        name = str(error.name)[:200]
+        detail = f'it names a file "{name}", which is no plain file name; nothing was written'
+        raise ServerUnreachable(url=url, detail=detail) from error
     except client.JobFailed as failed:
         job = failed.job
-        facts = {"table": job.table, "job": job.id, "ended": job.state, "problem": job.problem or ""}
-        raise ExtractJobFailed(**facts) from failed
+        raise ExtractJobUnusable(
+            table=job.table, job=job.id, problem=f"is {job.state}", detail=job.problem or ""
+        ) from failed
 
 
 def _checked(read_after: str | None) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -11,8 +13,6 @@ from thermocline.cli.output import show_error
 from thermocline.process import logs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from thermocline.errors import ThermoclineError
     from thermocline.settings import Settings
 
@@ -33,10 +33,18 @@ class Session:
     log_json: bool
 
     def settings(self) -> Settings:
-        """The settings of this call. Raises `ConfigFileMissing` and `ConfigInvalid`."""
+        """The settings of this call. Raises `ConfigInvalid`."""
         from thermocline.settings import load_settings
 
         return load_settings(self.config)
+
+    def settings_if_any(self) -> Settings | None:
+        """The same; None where no configuration was named and this folder has none."""
+        from thermocline.settings.load import FILE_NAME, FILE_VARIABLE
+
+        if self.config or os.environ.get(FILE_VARIABLE) or Path(FILE_NAME).exists():
+            return self.settings()
+        return None
 
     def configure_logs(self, level: logs.Level) -> None:
         """Logs at a command's own level, unless --log-level says otherwise."""

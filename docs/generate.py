@@ -155,7 +155,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "serving.extracts_waiting_max": (
         "Maximum number of extracts that wait for their turn, and of extract jobs that wait for theirs. Any "
-        "more are refused with `extracts-busy`."
+        "more are refused with `server-busy`."
     ),
     "serving.extract_jobs_dir": (
         "Folder for the files of extract jobs. Default: none; the server then takes no jobs."

@@ -12,7 +12,7 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 
-from thermocline.errors import BadParameter, NoKey
+from thermocline.errors import BadParameter
 from thermocline.rules.keys import check_key_columns, encode_one, encode_table, parse_value
 
 if TYPE_CHECKING:
@@ -103,12 +103,11 @@ def named(definition: LiveTable, parameters: Mapping[str, str]) -> bytes:
     """The entity that ``COLUMN=VALUE`` pairs name.
 
     Raises:
-        NoKey: the table has none.
-        BadParameter, BadParameter: a column is none of the entity's, missing, or its text no
+        BadParameter: the table has no key; or a column is none of the entity's, missing, or its text no
             value of it.
     """
     if not definition.has_key:
-        raise NoKey(table=definition.name)
+        raise BadParameter.without_key(definition.name)
     check_key_columns(definition, parameters)
     entity = ", ".join(definition.entity)
     for name in parameters:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import BadParameter, OffsetsGone, PartitionsShrunk, ReadPointGone, ViewForeign
+from thermocline.errors import BadParameter, OffsetsGone, ReadPointGone, ViewForeign
 from thermocline.iceberg.catalog import definition_of, state_of
 from thermocline.kafka.facts import TIMESTAMP_MS_MAX
 from thermocline.process.clock import iso_time
@@ -88,7 +88,7 @@ def pinned_view(
     now_ms = clock.now_ms()
     try:
         _, ends = check_source(name, state, log, definition.topics)  # safety: pin-log
-    except (OffsetsGone, PartitionsShrunk) as error:
+    except OffsetsGone as error:
         raise _gone(name, error.what) from error
     if not ends.at_least(point.end) or not point.end.at_least(point.seam):
         raise BadParameter(

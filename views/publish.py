@@ -13,14 +13,11 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import (
-    ClusterReplaced,
+    LogReplaced,
     OffsetsGone,
-    PartitionsShrunk,
-    SeamBeyondLog,
     ThermoclineError,
     TombstonesGone,
     TopicMissing,
-    TopicReplaced,
     ViewContended,
     ViewForeign,
 )
@@ -52,13 +49,10 @@ ROUNDS_MAX: Final = 5
 that somebody else is at it all the time."""
 PAUSE_SECONDS: Final = 0.2  # a replacement takes about as long
 STOPS: Final = (
-    ClusterReplaced,
+    LogReplaced,
     OffsetsGone,
-    PartitionsShrunk,
-    SeamBeyondLog,
     TombstonesGone,
     TopicMissing,
-    TopicReplaced,
 )
 """After these nobody can say what the log holds beyond the seam, so views that read it must not answer."""
 

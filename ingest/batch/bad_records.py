@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import (
-    BadRecord,
     CommitRejected,
     TableMissing,
     ThermoclineError,
@@ -106,8 +105,7 @@ def settle_bad_records(
     them by (topic id, partition, offset), and those of the dead-letter topic may do the same.
 
     Raises:
-        BadRecord: one is at a stage that the table wants to stop at.
-        TooManyBadRecords: the batch has more than the table bears.
+        TooManyBadRecords: there are more than the table bears; at a stage that it wants to stop at, any.
         CatalogUnreachable: they could not be kept in quarantine, or not be read for the dead-letter topic.
         KafkaUnreachable: not all of them could be written to the dead-letter topic.
         TableMissing: the quarantine table was dropped.
@@ -134,30 +132,21 @@ def settle_bad_records(
 
 
 def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> None:
-    """Raises `BadRecord` and `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else."""
+    """Raises `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else."""
     bad = bad_by_stage(reports)
     firsts = sorted(first for report in reports for first in report.first_bad.values())
     unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]  # safety: fail-stage
-    if unborne:
-        first = unborne[0]
-        raise BadRecord(
-            table=policy.table,
-            topic=first.topic,
-            partition=first.partition,
-            offset=first.offset,
-            stage=first.stage,
-            reason=first.reason,
-        )
     read = sum(report.records for report in reports)
-    limits = tuple(_exceeded(policy, bad.total(), read))
+    limits = [f'on_error = "fail" for {first.stage}' for first in unborne[:1]]
+    limits = limits or list(_exceeded(policy, bad.total(), read))
     if limits:
         raise TooManyBadRecords(
             table=policy.table,
             bad=bad.total(),
             read=read,
             stages=tuple(f"{count:,} at {stage}" for stage, count in sorted(bad.items())),
-            limits=limits,
-            examples=tuple(_worded(first) for first in firsts[:EXAMPLES_MAX]),
+            limits=tuple(limits),
+            examples=tuple(_worded(first) for first in (unborne or firsts)[:EXAMPLES_MAX]),
         )
 
 

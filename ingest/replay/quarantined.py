@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import In
 
-from thermocline.errors import NotQuarantined
+from thermocline.errors import NotFound
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.ingest.claim.ownership import own_table
 from thermocline.ingest.quarantine import SeenRecords, open_quarantine, read_rows, remove
@@ -35,12 +35,12 @@ def places_filter(wanted: Sequence[Place]) -> In:
 
 
 def check_quarantined(quarantine: Table, name: str, wanted: Sequence[Place]) -> None:
-    """Raises `NotQuarantined` with all the wanted records that are not there."""
+    """Raises `NotFound` with all the wanted records that are not there."""
     found = {place_of(row) for row in read_rows(quarantine, (), places_filter(wanted))}
     missing = [place for place in dict.fromkeys(wanted) if place not in found]
     if missing:
         records = tuple(f"{topic}/{partition}@{offset}" for topic, partition, offset in missing)
-        raise NotQuarantined(table=name, records=records)
+        raise NotFound.of_quarantine(name, records)
 
 
 def purge(

@@ -127,10 +127,10 @@ def replay(
     when an owner has to be waited for.
 
     Raises:
-        NotQuarantined: one of the wanted records is not in quarantine; nothing was done.
+        NotFound: one of the wanted records is not in quarantine; nothing was done.
         TableHeld: an owner lives.
         CommitUnknown: a round may or may not have landed; its records are still in quarantine.
-        ClusterReplaced, TopicReplaced, SeamBeyondLog and the like: the log is not the table's.
+        LogReplaced: the log is not the table's.
     """
     identifier = settings.table(name).identifier
     quarantine = open_quarantine(open_catalog(settings.catalog), name, identifier)

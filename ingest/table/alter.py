@@ -49,7 +49,7 @@ def alter_table(
         AlterationRefused: something can't be changed; nothing was.
         TopicMissing: a new topic does not exist.
         TopicCompacted: a topic is compacted, and the table has partial updates.
-        ClusterReplaced: nor does a new topic of another cluster fit.
+        LogReplaced: nor does a new topic of another cluster fit.
         TableHeld: an owner lives; stop it first.
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
     """

@@ -13,15 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import (
-    ClusterReplaced,
-    FactsDiffer,
     ForeignSnapshot,
+    LogReplaced,
+    NotConfirmed,
     OffsetsGone,
-    PartitionsShrunk,
-    RebaseRefused,
-    SeamBeyondLog,
     TombstonesGone,
-    TopicReplaced,
+    places,
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
@@ -62,9 +59,7 @@ if TYPE_CHECKING:
 
 
 Gap = OffsetsGone | TombstonesGone
-Stranger = ClusterReplaced | TopicReplaced | PartitionsShrunk | SeamBeyondLog
 _GAPS = (OffsetsGone, TombstonesGone)
-_STRANGERS = (ClusterReplaced, TopicReplaced, PartitionsShrunk, SeamBeyondLog)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +100,12 @@ def accept_gap(
     """Go on behind records or tombstones that are lost; None where nothing is.
 
     Raises:
-        FactsDiffer: these facts are not what is found.
+        NotConfirmed: these facts are not what is found.
         TableHeld: an owner lives.
         ThermoclineError: the table cannot be continued, a source is unavailable, or the commit failed.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
+    def move(owned: Owned, stop: Gap | LogReplaced, now_ms: int) -> TableChange:
         state, as_before = owned.state, TableChange.carrying_on(owned.state)
         if isinstance(stop, OffsetsGone):
             return replace(as_before, seam=state.seam.advanced(stop.ends()))
@@ -129,10 +124,10 @@ def rebase(
         to: "earliest", "latest" or an ISO 8601 time with a zone: from where the topics in question are read.
             Of topics that are not in question, nothing changes.
 
-    Raises what `accept_gap` raises, and `RebaseRefused` where offsets are what rows are known by.
+    Raises what `accept_gap` raises, and `LogReplaced` where offsets are what rows are known by.
     """
 
-    def move(owned: Owned, stop: Gap | Stranger, now_ms: int) -> TableChange:
+    def move(owned: Owned, stop: Gap | LogReplaced, now_ms: int) -> TableChange:
         state, topics = owned.state, _in_question(stop, owned.definition.topics)
         change = replace(
             TableChange.carrying_on(state),
@@ -144,7 +139,7 @@ def rebase(
         )
         return change.reading(new_topics(owned.log, topics, to))
 
-    return _resume(settings, name, facts, _STRANGERS, move, to, clock, say)
+    return _resume(settings, name, facts, (LogReplaced,), move, to, clock, say)
 
 
 def rebase_onto(
@@ -238,7 +233,7 @@ def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | No
 def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> ForeignSnapshot | None:
     """Why the table cannot be continued, and from where it can; None where it can be as it is.
 
-    Raises `FactsDiffer` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
+    Raises `NotConfirmed` where the log stops it, and `ForeignSnapshot` where nothing can be continued.
     """
     now_ms = clock.now_ms()
     try:
@@ -263,8 +258,8 @@ def _resume(
     settings: Settings,
     name: str,
     facts: Sequence[str],
-    kinds: tuple[type[Gap | Stranger], ...],
-    move: Callable[[Owned, Gap | Stranger, int], TableChange],
+    kinds: tuple[type[Gap | LogReplaced], ...],
+    move: Callable[[Owned, Gap | LogReplaced, int], TableChange],
     to: str,
     clock: Clock,
     say: Say | None,
@@ -276,8 +271,8 @@ def _resume(
     if stop is None:
         return None
     _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
-    if isinstance(stop, _STRANGERS) and not definition.has_key:
-        raise RebaseRefused(table=name, detail=stop.what)
+    if isinstance(stop, LogReplaced) and not definition.has_key:
+        raise replace(stop, has_key=False)
     with own_table(settings, name, clock, say=say) as owned:
         now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
         stop = _find(name, owned.state, owned.log, owned.definition, now_ms)
@@ -300,19 +295,19 @@ def _resume(
 
 def _find(
     name: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
-) -> Gap | Stranger | None:
+) -> Gap | LogReplaced | None:
     """What the checks find that ingest makes before a batch."""
     try:
         check_log(name, state, log, definition, now_ms)
-    except (*_GAPS, *_STRANGERS) as stop:
+    except (*_GAPS, LogReplaced) as stop:
         return stop
     return None
 
 
 def _check_facts(
     name: str,
-    stop: Gap | Stranger,
-    kinds: tuple[type[Gap | Stranger], ...],
+    stop: Gap | LogReplaced,
+    kinds: tuple[type[Gap | LogReplaced], ...],
     facts: Sequence[str],
     to: str = "",
 ) -> None:
@@ -322,31 +317,21 @@ def _check_facts(
 
 def _differ(
     name: str,
-    stop: Gap | Stranger | ForeignSnapshot,
+    stop: Gap | LogReplaced | ForeignSnapshot,
     given: Sequence[str],
     found: Sequence[str] | None = None,
     to: str = "",
-) -> FactsDiffer:
+) -> NotConfirmed:
     """With the command that would resume, which reads from where its user said."""
     command = stop.resume.replace("--to earliest", f"--to {shlex.quote(to)}") if to else stop.resume
-    return FactsDiffer(
-        table=name,
-        given=tuple(given),
-        found=tuple(stop.tokens if found is None else found),
-        detail=stop.what,
-        command=command,
-    )
+    now = places.some(stop.tokens if found is None else found) or "none"
+    problem = f"the facts of table {name} are now {now}, not {places.some(given) or 'none'}"
+    return NotConfirmed(problem=problem, command=command, detail=stop.what)
 
 
-def _in_question(stop: Gap | Stranger, topics: Sequence[str]) -> tuple[str, ...]:
-    match stop:
-        case TopicReplaced(topics=concerned) | TombstonesGone(topics=concerned):
-            return concerned
-        case SeamBeyondLog(cut=places) | PartitionsShrunk(gone=places):
-            # All of a topic's partitions: a log that lost its end may have other records further on, too.
-            return tuple(dict.fromkeys(place.rpartition("@")[0].rpartition("/")[0] for place in places))
-        case _:
-            return tuple(topics)
+def _in_question(stop: Gap | LogReplaced, topics: Sequence[str]) -> tuple[str, ...]:
+    # All of a topic's partitions: a log that lost its end may have other records further on, too.
+    return (() if isinstance(stop, OffsetsGone) else stop.topics) or tuple(topics)
 
 
 def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:

@@ -25,13 +25,11 @@ from starlette.responses import Response
 from thermocline import __version__
 from thermocline.errors import (
     BadParameter,
-    ChangesUnknown,
-    ExtractsBusy,
     HotBytesExceeded,
-    LookupsBusy,
-    NoKey,
     NotReady,
+    ReadPointGone,
     RowNotFound,
+    ServerBusy,
     UnknownTable,
 )
 from thermocline.process.metrics import CONTENT_TYPE
@@ -163,7 +161,7 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     "/v1/tables/{table}/rows:batch",
     summary="The rows of several entities of {table}, at one read point",
     response_model=BatchAnswer,
-    responses=problems(NoKey, LookupsBusy, *ANSWERING, bad=TAKING_A_BODY),
+    responses=problems(ServerBusy, *ANSWERING, bad=TAKING_A_BODY),
 )
 async def batch(
     worker: OfWorker, caller: Asking, table: Table, body: BatchBody, read_after: ReadAfter = None
@@ -190,7 +188,7 @@ async def batch(
                 for one in FORMATS.values()
             },
         },
-        **problems(ChangesUnknown, HotBytesExceeded, ExtractsBusy, *ANSWERING, bad=(406, *TAKING_A_BODY)),
+        **problems(ReadPointGone, HotBytesExceeded, ServerBusy, *ANSWERING, bad=(406, *TAKING_A_BODY)),
     },
 )
 async def extract(
@@ -340,7 +338,7 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
         rows,
         summary="The rows of one entity of {table}, or one row",
         response_model=RowsAnswer,
-        responses=problems(NoKey, RowNotFound, LookupsBusy, *ANSWERING),
+        responses=problems(RowNotFound, ServerBusy, *ANSWERING),
         route_class_override=_PlainRoute,
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request

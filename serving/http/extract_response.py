@@ -71,7 +71,7 @@ class ExtractResponse(Response):
         self._threads = worker.extract_threads
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Waits for its turn, and streams. Raises `ExtractsBusy`."""
+        """Waits for its turn, and streams. Raises `ServerBusy`."""
         gone = asyncio.create_task(_disconnected(receive))
         try:
             async with self._slots.turn(self._table, gone.done) as is_its_turn:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Final
 
-from thermocline.errors import ExtractsBusy
+from thermocline.errors import ServerBusy
 from thermocline.serving.hot.disk import try_lock
 from thermocline.serving.store import measures
 
@@ -35,7 +35,7 @@ class ExtractSlots:
         """Waits for a place and has it until the block ends; False where the caller has left meanwhile.
 
         Raises:
-            ExtractsBusy: too many wait already.
+            ServerBusy: too many wait already.
         """
         began_at = asyncio.get_running_loop().time()
         # Those that wait here come first.
@@ -53,7 +53,7 @@ class ExtractSlots:
         waiting = self._taken("waiting", self.waiting_max)
         if waiting is None:  # safety: extracts-bounded
             measures.EXTRACTS.labels(table, "refused").inc()
-            raise ExtractsBusy(table=table, running_max=self.running_max, waiting_max=self.waiting_max)
+            raise ServerBusy.of_extracts(table, self.running_max, self.waiting_max)
         with waiting:
             async with self._head_of_line(is_gone):
                 while not is_gone():

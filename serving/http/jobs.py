@@ -14,11 +14,11 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from thermocline.errors import (
     BadParameter,
-    ExtractJobDiffers,
-    ExtractJobNotFound,
     ExtractJobsOff,
-    ExtractsBusy,
+    ExtractJobUnusable,
+    NotFound,
     NotReady,
+    ServerBusy,
     StorageFailed,
     UnknownTable,
 )
@@ -59,10 +59,10 @@ JobId = Annotated[str, Path(description="The job's id, as you gave it or as the 
 
 
 async def _own_job(caller: Asking, store: Store, id: JobId) -> Job:  # noqa: A002
-    """A job of the caller; for others', as if there were none. Raises `ExtractJobNotFound`."""
+    """A job of the caller; for others', as if there were none. Raises `NotFound`."""
     job = await asyncio.to_thread(store.get, id)
     if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
-        raise ExtractJobNotFound(table=store.table, job=id)
+        raise NotFound.of_job(store.table, id)
     return job
 
 
@@ -79,8 +79,8 @@ OwnJob = Annotated[Job, Depends(_own_job)]
         UnknownTable,
         BadParameter,
         ExtractJobsOff,
-        ExtractJobDiffers,
-        ExtractsBusy,
+        ExtractJobUnusable,
+        ServerBusy,
         NotReady,
         bad=TAKING_A_BODY,
     ),
@@ -125,7 +125,7 @@ async def list_jobs(caller: Asking, store: Store) -> Response:
     name="extract_job",
     summary="The progress of an extract job of {table}, and its files",
     response_model=ExtractJobBody,
-    responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+    responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
 async def describe_job(job: OwnJob) -> Response:
     """The files can be read once the job is complete."""
@@ -138,7 +138,7 @@ async def describe_job(job: OwnJob) -> Response:
     summary="Cancel an extract job of {table}, and delete its files",
     status_code=202,
     response_model=ExtractJobBody,
-    responses=problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound),
+    responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
 async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
@@ -153,7 +153,7 @@ async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         206: {"description": "The part that Range asks for"},
-        **problems(UnknownTable, ExtractJobsOff, ExtractJobNotFound, StorageFailed),
+        **problems(UnknownTable, ExtractJobsOff, NotFound, StorageFailed),
     },
 )
 async def file(
@@ -173,13 +173,13 @@ async def file(
     media_type = JSON if found is None else _media_type(job)
     if isinstance(files, FolderFiles):
         if not await asyncio.to_thread((files.folder / name).is_file):  # cancelled just now
-            raise ExtractJobNotFound(table=job.table, job=f"{id}/{name}")
+            raise NotFound.of_job(job.table, f"{id}/{name}")
         return FileResponse(files.folder / name, headers=headers, media_type=media_type)
     with storage_named(job.table):
         if found is None:
             manifest = await asyncio.to_thread(files.manifest)
             if manifest is None:  # cancelled just now
-                raise ExtractJobNotFound(table=job.table, job=f"{id}/{name}")
+                raise NotFound.of_job(job.table, f"{id}/{name}")
             return Response(manifest, headers=headers, media_type=media_type)
         rest = _REST.fullmatch(range or "") if if_range in (None, headers["ETag"]) else None
         return await _streamed(files, found, int(rest[1]) if rest else 0, headers, media_type)

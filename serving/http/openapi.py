@@ -41,9 +41,10 @@ _ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "
 
 
 def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[int | str, Document]:
-    """The answers by status that are errors: these, and those of every endpoint; ``bad`` with `BadRequest`."""
+    """The answers by status that are errors: these, those of every endpoint, and bad requests."""
     codes: dict[int, list[str]] = {status: [BadRequest.code] for status in (*bad, 405)}
-    for error in (*errors, InternalError):
+    every: tuple[type[ThermoclineError], ...] = (*errors, InternalError)
+    for error in every:
         codes.setdefault(error.http_status, []).append(error.code)
     by_status = sorted(codes.items())
     return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}

@@ -74,7 +74,7 @@ def entities_of(definition: LiveTable, listed: Sequence[Mapping[str, Any]]) -> l
     """The entities of a batch, in their order; integers as JSON numbers, all else as strings.
 
     Raises:
-        NoKey, BadParameter: as ``entity_of``.
+        BadParameter: as ``entity_of``.
     """
     check_has_key(definition)
     columns = {column.name: column for column in definition.key_columns}

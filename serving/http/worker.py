@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from thermocline.errors import LookupsBusy, ReadAfterTimeout
+from thermocline.errors import ReadAfterTimeout, ServerBusy
 from thermocline.iceberg.files import local_path
 from thermocline.process.clock import SystemClock
 from thermocline.rules.read_point import (
@@ -133,7 +133,7 @@ class Worker:
     ) -> tuple[Look, list[JsonRows]]:
         """As ``TableReader.lookup``, without reading files on the event loop.
 
-        Raises `LookupsBusy` where files are to be read, and too many wait for that already; `NotPermitted`
+        Raises `ServerBusy` where files are to be read, and too many wait for that already; `NotPermitted`
         where the caller does not see all rows.
         """
         caller.check_sees_all(reader.name, "look up rows of it")
@@ -148,7 +148,7 @@ class Worker:
 
             place = self._place_of(look.cold.index.location, reader.name)
             if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
-                raise LookupsBusy(table=reader.name, waiting_max=COLD_WAITING_MAX)
+                raise ServerBusy.of_lookups(reader.name, COLD_WAITING_MAX)
             place.waiting += len(entities)
             try:
                 cold = await place.reads.run(read)

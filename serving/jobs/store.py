@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import msgspec
 
-from thermocline.errors import BadParameter, ExtractJobDiffers, ExtractJobNotFound, ExtractsBusy
+from thermocline.errors import BadParameter, ExtractJobUnusable, NotFound, ServerBusy
 from thermocline.process.logs import fields
 from thermocline.serving.hot.file_version import file_version
 from thermocline.serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
@@ -62,8 +62,8 @@ class JobStore:
 
         Raises:
             BadParameter: the id or the format is none.
-            ExtractJobDiffers: a job of that id asks for something else.
-            ExtractsBusy: too many jobs are not over yet.
+            ExtractJobUnusable: a job of that id asks for something else.
+            ServerBusy: too many jobs are not over yet.
         """
         request.check()
         job_id = job_id or uuid4().hex
@@ -77,27 +77,27 @@ class JobStore:
                 return job
         existing = self.get(job_id)
         if existing.request != request:
-            raise ExtractJobDiffers(table=self.table, job=job_id)
+            raise ExtractJobUnusable(table=self.table, job=job_id)
         return existing
 
     def get(self, job_id: str) -> Job:
-        """Raises `ExtractJobNotFound`."""
+        """Raises `NotFound`."""
         if ID_FORM.fullmatch(job_id) is not None:
             with suppress(FileNotFoundError):
                 return msgspec.json.decode((self._folder(job_id) / JOB).read_bytes(), type=Job)
-        raise ExtractJobNotFound(table=self.table, job=job_id)
+        raise NotFound.of_job(self.table, job_id)
 
     def jobs(self) -> list[Job]:
         """All of them, the oldest first."""
         return sorted(self._jobs(), key=lambda job: (job.created_ms, job.id))
 
     def file(self, job_id: str, name: str) -> tuple[Job, FolderFiles | ObjectFiles]:
-        """A complete job that has this file, and where its files are. Raises `ExtractJobNotFound`."""
+        """A complete job that has this file, and where its files are. Raises `NotFound`."""
         job = self.get(job_id)
         names = {MANIFEST, *(one.name for one in job.files)}
         # safety: job-files-when-complete
         if job.state is not State.COMPLETE or name not in names:
-            raise ExtractJobNotFound(table=self.table, job=f"{job_id}/{name}")
+            raise NotFound.of_job(self.table, f"{job_id}/{name}")
         return job, self.files(job)
 
     def cancel(self, job_id: str) -> Job:
@@ -106,7 +106,7 @@ class JobStore:
         try:
             (self._folder(job_id) / CANCEL).touch()
         except FileNotFoundError as error:  # expired just now
-            raise ExtractJobNotFound(table=self.table, job=job_id) from error
+            raise NotFound.of_job(self.table, job_id) from error
         return job
 
     def is_cancelled(self, job: Job) -> bool:
@@ -221,7 +221,7 @@ class JobStore:
     def _check_room(self) -> None:
         unfinished = sum(not job.state.is_over for job in self._jobs())
         if unfinished >= self._unfinished_max:
-            raise ExtractsBusy(table=self.table, running_max=1, waiting_max=self._unfinished_max - 1)
+            raise ServerBusy.of_extracts(self.table, 1, self._unfinished_max - 1)
 
     def _is_placed(self, job: Job) -> bool:
         """Puts a new job's folder in its place; False where another one has come first."""

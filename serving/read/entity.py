@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from thermocline.errors import BadParameter, NoKey
+from thermocline.errors import BadParameter
 from thermocline.rules.keys import check_key_columns, parse_value
 from thermocline.serving.cold.reader import Entity
 
@@ -17,7 +17,6 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
     """The entity that parameters name: the entity's columns, and maybe those that follow in the key, as text.
 
     Raises:
-        NoKey: the table has none.
         BadParameter: a parameter is another column of the table, or none.
         BadParameter: a column is missing, or its text is no value of its type.
     """
@@ -36,9 +35,9 @@ def entity_of(definition: LiveTable, parameters: Mapping[str, str]) -> Entity:
 
 
 def check_has_key(definition: LiveTable) -> None:
-    """Raises `NoKey` when the rows of the table can't be looked up."""
+    """Raises `BadParameter` when the rows of the table can't be looked up."""
     if not definition.has_key:
-        raise NoKey(table=definition.name)
+        raise BadParameter.without_key(definition.name)
 
 
 def _check_missing(definition: LiveTable, place: int, parameters: Mapping[str, str]) -> None:

@@ -121,7 +121,7 @@ def extract(
     As of now, or as of ``at``; compressed, if a coding is named.
 
     Raises:
-        ChangesUnknown: what changed since the read point that is wanted can't be told (any more).
+        ReadPointGone: what changed since the read point that is wanted can't be told (any more).
         ReadPointGone: that snapshot, or a record up to those ends, is not there (any more).
         ThermoclineError: what is wanted is wrong, a source is unavailable, or the log does not fit the table.
     """
@@ -137,7 +137,7 @@ def changes(settings: Settings, table: str, wanted: Wanted, is_abandoned: IsAban
 
     Raises:
         Abandoned: ``is_abandoned`` said so while the log was read.
-        ChangesUnknown: that can't be told (any more).
+        ReadPointGone: that can't be told (any more).
         ThermoclineError: what is wanted is wrong, a source is unavailable, or the log does not fit the table.
     """
     with ExitStack() as on_error:
@@ -282,7 +282,7 @@ class _Since:
     state: SnapshotState
 
     def check(self, definition: LiveTable, log: Log) -> None:
-        """Raises `ChangesUnknown` where the log no longer tells all since."""
+        """Raises `ReadPointGone` where the log no longer tells all since."""
         check_log_since(definition, self.state, self.point, log, SystemClock().now_ms())
 
 

@@ -12,14 +12,11 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from thermocline.errors import (
-    ChangesUnknown,
-    ClusterReplaced,
+    LogReplaced,
     OffsetsGone,
-    PartitionsShrunk,
-    SeamBeyondLog,
+    ReadPointGone,
     TombstonesGone,
     TopicCompacted,
-    TopicReplaced,
 )
 from thermocline.iceberg.lineage import links_back
 from thermocline.rules.bad_digest import merged
@@ -38,13 +35,10 @@ if TYPE_CHECKING:
     from thermocline.serving.tail.unreadable import Unreadable
 
 _LOG_CHANGED = (
-    ClusterReplaced,
+    LogReplaced,
     OffsetsGone,
-    PartitionsShrunk,
-    SeamBeyondLog,
     TombstonesGone,
     TopicCompacted,
-    TopicReplaced,
 )
 
 
@@ -52,7 +46,7 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
     """What the read point's snapshot says of itself. It may be expired, as long as history has it.
 
     Raises:
-        ChangesUnknown: it is not in main's history, or something else than the log went into the table since.
+        ReadPointGone: it is not in main's history, or something else than the log went into the table since.
     """
     name = definition.name
     found, problem = None, None
@@ -67,12 +61,12 @@ def state_since(table: Table, definition: LiveTable, since: ReadPoint) -> Snapsh
                 break
     if found is None:
         detail = f"snapshot {since.snapshot_id} is not in the table's history (any more)"
-        raise ChangesUnknown(table=name, detail=detail)
+        raise ReadPointGone(table=name, detail=detail, which="since")
     if found.state is None or found.state.seam != since.seam:
         detail = f"snapshot {since.snapshot_id} has another seam: it is no read point of this table"
-        raise ChangesUnknown(table=name, detail=detail)
+        raise ReadPointGone(table=name, detail=detail, which="since")
     if problem is not None:  # safety: since-history
-        raise ChangesUnknown(table=name, detail=problem)
+        raise ReadPointGone(table=name, detail=problem, which="since")
     return found.state
 
 
@@ -82,7 +76,7 @@ def check_log_since(
     """Makes sure that the log still tells of each key that had a record since the read point.
 
     Raises:
-        ChangesUnknown: it is another log, or it has lost records or tombstones of that time.
+        ReadPointGone: it is another log, or it has lost records or tombstones of that time.
     """
     name = definition.name
     try:
@@ -91,7 +85,7 @@ def check_log_since(
         if definition.merging.is_keyed:
             check_tombstones(definition, state, ends, log, now_ms)  # safety: since-tombstones
     except _LOG_CHANGED as error:
-        raise ChangesUnknown(table=name, detail=error.what) from error
+        raise ReadPointGone(table=name, detail=error.what, which="since") from error
     check_reached(name, ends, since)
 
 
@@ -99,7 +93,7 @@ def check_readable_since(name: str, current: SnapshotState, since: SnapshotState
     """Makes sure that each record since that can't be read now was bad all along, so its key is unchanged.
 
     Raises:
-        ChangesUnknown: ingest may have applied one of them, or the answer at the read point may have had it.
+        ReadPointGone: ingest may have applied one of them, or the answer at the read point may have had it.
     """
     detail = ""
     if found.first and not _was_all_bad(current, since, found):  # safety: since-readable
@@ -107,7 +101,7 @@ def check_readable_since(name: str, current: SnapshotState, since: SnapshotState
     elif found.without_schema:  # safety: since-readable-hot
         detail = f"{found.without_schema}, and may have been readable then"
     if detail:
-        raise ChangesUnknown(table=name, detail=detail)
+        raise ReadPointGone(table=name, detail=detail, which="since")
 
 
 def _was_all_bad(current: SnapshotState, since: SnapshotState, found: Unreadable) -> bool:
@@ -118,9 +112,9 @@ def _was_all_bad(current: SnapshotState, since: SnapshotState, found: Unreadable
 
 
 def check_reached(name: str, ends: Seam, since: ReadPoint) -> None:
-    """Makes sure that what is read ends no earlier than the read point. Raises `ChangesUnknown`."""
+    """Makes sure that what is read ends no earlier than the read point. Raises `ReadPointGone`."""
     if not ends.at_least(since.end):
-        raise ChangesUnknown(table=name, detail=f"the log ends at {ends}, before {since.end}")
+        raise ReadPointGone(table=name, detail=f"the log ends at {ends}, before {since.end}", which="since")
 
 
 def _untold(link: Link, is_first: bool, taken_over: AbstractSet[int], version: int) -> Iterator[str]:

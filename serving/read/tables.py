@@ -225,7 +225,7 @@ class ServedTable:
         Raises:
             Abandoned: ``is_abandoned`` said so before it began.
             BadParameter: as `Selection.of`.
-            ChangesUnknown: what changed since the wanted read point can't be told (any more).
+            ReadPointGone: what changed since the wanted read point can't be told (any more).
             NotReady: there is no snapshot yet, or no seal came in time, or the hot tier is being read again
                 and is still behind the floor.
             StorageFailed: a disk fails or is full.

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import (
+    LogReplaced,
     OffsetsGone,
-    PartitionsShrunk,
     RegistryUnreachable,
-    SeamBeyondLog,
     StorageFailed,
     ThermoclineError,
     TombstonesGone,
@@ -299,9 +298,8 @@ class Tailer:
         tier's end, or ends before it, or may have dropped tombstones that the tier has not seen.
 
         Raises:
-            KafkaUnreachable, TopicMissing, ClusterReplaced, TopicReplaced: the log can't be read now.
-            OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone: nor does it hold all that follows
-                the newest seam.
+            KafkaUnreachable, TopicMissing: the log can't be read now.
+            LogReplaced, OffsetsGone, TombstonesGone: nor does it hold all that follows the newest seam.
         """
         assert self._tier is not None
         failpoint("tailer.check")
@@ -316,7 +314,7 @@ class Tailer:
             wanted = self._tier.end.merged_max(self._new_in(starts, newest))
             check_against_log(self._table, wanted, starts, ends)
             self._check_tombstones(newest, ends, log_now)  # safety: tailer-tombstones
-        except (OffsetsGone, PartitionsShrunk, SeamBeyondLog, TombstonesGone):
+        except (LogReplaced, OffsetsGone, TombstonesGone):
             self._check_newest(newest, log_now)
             self._open_tier(newest, may_continue=False)
         # Not before the checks: a tier that has read nothing of a partition was never at the end of all.

@@ -95,6 +95,6 @@ def test_changes_across_commits_and_merges_make_the_later_extract(
         admin = AdminClient(stack.settings.kafka.client_config())
         for done in admin.delete_records(trimmed).values():
             done.result(30)
-        with pytest.raises(Problem, match="can't be determined") as refused:
+        with pytest.raises(Problem, match="since that read point any more") as refused:
             client.extract(TABLE, since=point)
-        assert refused.value.code == "changes-unknown"
+        assert refused.value.code == "read-point-gone"

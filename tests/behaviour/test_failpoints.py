@@ -24,7 +24,7 @@ from thermocline.errors import (
     CommitUnknown,
     ExitCode,
     InternalError,
-    NotQuarantined,
+    NotFound,
     OffsetsGone,
     ThermoclineError,
 )
@@ -157,7 +157,7 @@ def command_fails_and_is_repeated(file: Path, entry: str, live: Live, *arguments
     assert live.run(*arguments) not in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, InternalError.exit_code)
     assert has_fired(file, entry)
     # Of what was done already, nothing is left to do, or to be found.
-    assert live.run(*arguments) in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, NotQuarantined.exit_code)
+    assert live.run(*arguments) in (ExitCode.DONE, ExitCode.NOTHING_TO_DO, NotFound.exit_code)
 
 
 def alter(file: Path, entry: str, scores: Scores, stack: Stack) -> None:

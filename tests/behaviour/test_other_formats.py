@@ -371,7 +371,7 @@ def test_a_table_without_a_key_refuses_lookups_and_says_what_to_do(
 ) -> None:
     batch = post(stack, told[variant.name], "rows:batch", {"entities": [{"user_id": "an insert"}]}, {})
     status, single = stack.get(f"/v1/tables/{variant.name}/rows?user_id=x")
-    assert (batch.status_code, batch.json()["code"]) == (status, single["code"]) == (422, "no-key")
+    assert (batch.status_code, batch.json()["code"]) == (status, single["code"]) == (422, "bad-parameter")
     assert single["next"] == f"thermocline extract {variant.name}"
     assert f"/v1/tables/{variant.name}/rows" not in stack.get("/openapi.json")[1]["paths"]
 

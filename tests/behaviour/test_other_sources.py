@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from tests.behaviour.live import Live
 from tests.behaviour.topic import APP
 from thermocline.dev.stack import Stack
-from thermocline.errors import ChangesUnknown, SourceInvalid
+from thermocline.errors import ReadPointGone, SourceInvalid
 from thermocline.ingest.batch.parquet_source import ParquetFiles
 from thermocline.ingest.engine.engine import Engine
 from thermocline.ingest.engine.local import LocalEngine
@@ -119,7 +119,7 @@ def test_rows_of_files_take_the_place_of_committed_ones_and_lose_against_later_r
     hot, _ = extracted(live)
     assert {user: row[0] for user, row in hot.items()} == {"u1": "topic", "u2": "one 2", "u3": "later"}
     assert (looked_up(live, "u2"), looked_up(live, "u3"), looked_up(live, "u4")) == (["one 2"], ["later"], [])
-    with pytest.raises(ChangesUnknown, match="took in rows of files of a test"):
+    with pytest.raises(ReadPointGone, match="took in rows of files of a test"):
         extracted(live, since=point)
 
     capsys.readouterr()

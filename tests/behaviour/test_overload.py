@@ -167,7 +167,7 @@ def test_extracts_beyond_the_bound_are_refused_and_lookups_go_on(
     with ThreadPoolExecutor(3 * most) as callers:
         asking = [callers.submit(ask) for _ in range(3 * most)]
         try:
-            stack.wait_for(lambda: answers[503, "extracts-busy"] > most, "some are refused", server)
+            stack.wait_for(lambda: answers[503, "server-busy"] > most, "some are refused", server)
             with Client(stack.url) as client:
                 answer = lookup(client, (APP, "overloaded", "plan"), read_after)
             assert attributes(answer) == {"plan": "free"}
@@ -175,6 +175,6 @@ def test_extracts_beyond_the_bound_are_refused_and_lookups_go_on(
             stop.set()
         for one in asking:
             one.result()
-    assert answers.keys() == {(200, ""), (503, "extracts-busy")}
+    assert answers.keys() == {(200, ""), (503, "server-busy")}
     assert httpx.post(url, timeout=120).status_code == 200
     assert stack.get("/readyz")[0] == 200

@@ -29,15 +29,15 @@ from thermocline.dev.oracle import RowKey
 from thermocline.dev.ports import free_ports
 from thermocline.dev.stack import NO_CERTIFICATES, TABLE, TOPIC, Stack
 from thermocline.errors import (
-    BadRecord,
     CommitUnknown,
     EngineFailed,
     ForeignSnapshot,
+    LogReplaced,
     OffsetsGone,
     OwnerLost,
     StorageFailed,
+    TooManyBadRecords,
     TopicMissing,
-    TopicReplaced,
 )
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest import run as ingest_run
@@ -450,10 +450,10 @@ def test_a_bad_record_stops_a_table_that_wants_to_fail_and_commits_nothing(
     owner.definition = replace(owner.definition, on_error=OnError.parse("fail"))
     owner.bad_records.policy = replace(owner.bad_records.policy, on_error=owner.definition.on_error)
 
-    with pytest.raises(BadRecord) as bad:
+    with pytest.raises(TooManyBadRecords) as bad:
         owner.catch_up(threading.Event())
 
-    assert (bad.value.partition, bad.value.offset, bad.value.stage) == (0, 1, "key")
+    assert bad.value.examples[0].startswith(f"{TOPIC}/0@1 (key): ")
     assert snapshot_id(stack) == before
     assert not data_files(stack)
 
@@ -527,9 +527,9 @@ def test_records_deleted_below_the_seam_stop_ingest_with_the_lost_range(
     stack.kafka.delete_topic(TOPIC)
     stack.wait_for(lambda: _is_gone(stack), "the topic is gone")
     stack.wait_for(lambda: _created_again(stack), "the topic is created again")
-    with pytest.raises(TopicReplaced):
+    with pytest.raises(LogReplaced):
         owner.catch_up(threading.Event())
-    assert stack.ingest("--once").process.wait() == TopicReplaced.exit_code
+    assert stack.ingest("--once").process.wait() == LogReplaced.exit_code
 
 
 def _is_gone(stack: Stack) -> bool:

@@ -20,7 +20,6 @@ from tests.behaviour.topic import APP, Topic, key_bytes
 from tests.ingest.small_ingest import java_store
 from thermocline.dev.stack import Stack
 from thermocline.errors import (
-    BadRecord,
     DeadLetterRefused,
     ThermoclineError,
     TooManyBadRecords,
@@ -176,7 +175,7 @@ def test_each_stage_has_its_own_word(new_scores: Callable[..., Scores], show: Sh
     assert show(live, "list", "--topic", "another")["records"] == 0
     (record,) = show(live, "show", f"{live.name}/0@2")["records"]
     assert (record["stage"], json.loads(record["value"]["text"])) == ("contract", {"score": LARGE})
-    assert show(live, "show", f"{live.name}/0@3")["code"] == "not-quarantined"
+    assert show(live, "show", f"{live.name}/0@3")["code"] == "not-found"
 
     live.set('decode = "skip"', 'decode = "fail"')
     assert live.run("table", "alter", live.name) == 0
@@ -184,8 +183,9 @@ def test_each_stage_has_its_own_word(new_scores: Callable[..., Scores], show: Sh
     live.put("u2", 7)
     live.topic.send_raw(key_bytes((APP, "u3", "plan")), b"{", 0)
     live.topic.flush()
-    stop = live.held_back(BadRecord)
-    assert (stop.offset, stop.stage) == (6, "decode")
+    stop = live.held_back(TooManyBadRecords)
+    assert stop.limits == ('on_error = "fail" for decode',)
+    assert stop.examples[0].startswith(f"{live.name}/0@6 (decode): ")
     assert live.kept() == {"0@0": 1, "0@2": 1}, "what its batch had for the quarantine is not there either"
     assert live.scores() == {"u1": 5}
 
@@ -516,7 +516,7 @@ def test_a_crash_after_the_commit_of_a_replay_repeats_nothing(
     assert live.kept() == {}
     assert live.scores() == {"u1": LARGE, "u2": 1}
     assert str(newest) not in replayed["snapshot_ids"] == []
-    assert show(live, "replay", f"{live.name}/0@0")["code"] == "not-quarantined"
+    assert show(live, "replay", f"{live.name}/0@0")["code"] == "not-found"
 
 
 class Away(LostAnswer):
@@ -648,7 +648,7 @@ def test_a_replay_after_a_topic_was_made_again_is_refused(
     live.ingest()
     live.widen()
     live.recreate(1)
-    assert show(live, "replay", "--all")["code"] == "topic-replaced"
+    assert show(live, "replay", "--all")["code"] == "log-replaced"
     topic_id = live.log.describe([live.name])[live.name].topic_id
     rebase = ("ingest", "rebase", live.name, "--fact", f"topic:{live.name}={topic_id}", "--to", "earliest")
     assert live.run(*rebase) == 0
@@ -694,9 +694,9 @@ def test_purge_takes_what_was_named_and_asks_first(new_scores: Callable[..., Sco
     for number in range(4):
         live.put(f"u{number}", LARGE)
     live.ingest()
-    assert show(live, "purge", "--all")["code"] == "confirmation-missing"
+    assert show(live, "purge", "--all")["code"] == "not-confirmed"
     assert show(live, "purge", "--yes")["code"] == "bad-parameter"
-    assert show(live, "purge", f"{live.name}/0@9", "--yes")["code"] == "not-quarantined"
+    assert show(live, "purge", f"{live.name}/0@9", "--yes")["code"] == "not-found"
     assert live.kept() == {f"0@{offset}": 1 for offset in range(4)}
 
     assert show(live, "purge", f"{live.name}/0@1", f"{live.name}/0@2", "--yes")["purged"] == 2

@@ -22,19 +22,16 @@ from tests.manual_clock import ManualClock
 from thermocline.dev.broker import LocalKafka
 from thermocline.dev.stack import Stack
 from thermocline.errors import (
-    ClusterReplaced,
     DefinitionChanged,
     ExitCode,
-    FactsDiffer,
     ForeignSnapshot,
+    LogReplaced,
+    NotConfirmed,
     OffsetsGone,
     RangeIncomplete,
     ReadPointGone,
-    RebaseRefused,
-    SeamBeyondLog,
     TableHeld,
     TombstonesGone,
-    TopicReplaced,
 )
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
 from thermocline.ingest.batch.batch import BatchResult
@@ -86,7 +83,7 @@ def accepted(live: Live, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
     return found
 
 
-def typed(live: Live, stop: ForeignSnapshot | TopicReplaced | OffsetsGone | TombstonesGone) -> str:
+def typed(live: Live, stop: ForeignSnapshot | LogReplaced | OffsetsGone | TombstonesGone) -> str:
     """The command that resumes, as it is printed for the configuration that was given."""
     with command_line.typed(["--config", str(live.config_path)]):
         return command_line.as_typed(stop.resume)
@@ -116,11 +113,12 @@ def test_a_topic_that_was_made_again(
     live.write(range(2), None)
     new_id = live.log.describe([live.name])[live.name].topic_id
 
-    stop = live.stopped(TopicReplaced)
+    stop = live.stopped(LogReplaced)
 
-    assert (stop.topics, stop.recorded, stop.found) == ((live.name,), (old_id,), (new_id,))
-    assert_stops_every_command(live, "topic-replaced", capsys)
-    assert live.run("ingest", "accept-gap", live.name, "--fact", stop.tokens[0]) == FactsDiffer.exit_code
+    assert (stop.kind, stop.topics, stop.found) == ("topics", (live.name,), (f"topic:{live.name}={new_id}",))
+    assert f"{live.name} (id {new_id}, before {old_id})" in stop.what
+    assert_stops_every_command(live, "log-replaced", capsys)
+    assert live.run("ingest", "accept-gap", live.name, "--fact", stop.tokens[0]) == NotConfirmed.exit_code
     assert (
         live.run("ingest", "rebase", live.name, "--fact", f"topic:{live.name}={old_id}", "--to", "earliest")
         == 2
@@ -131,7 +129,7 @@ def test_a_topic_that_was_made_again(
     assert live.rows() == replayed(values(USERS, "old"), live.topic.oracle.records())
     assert live.state().topic_ids == {live.name: new_id}
     assert [(one["code"], one["facts"]) for one in accepted(live, capsys)] == [
-        ("topic-replaced", [f"topic:{live.name}={new_id}"])
+        ("log-replaced", [f"topic:{live.name}={new_id}"])
     ]
 
 
@@ -162,7 +160,7 @@ def test_retention_that_cut_two_partitions_below_the_seam(
         (stop.gaps[0], f"{live.name}/1@10-16"),
     ):
         options = [option for fact in facts for option in ("--fact", fact)]
-        assert live.run("ingest", "accept-gap", live.name, *options) == FactsDiffer.exit_code
+        assert live.run("ingest", "accept-gap", live.name, *options) == NotConfirmed.exit_code
         assert typed(live, stop) in capsys.readouterr().err
     assert live.run_next(stop) == 0
     assert live.state().seam == Seam.of({live.name: {0: 13, 1: 17, 2: 10}})
@@ -240,7 +238,7 @@ def test_a_table_rolled_back_by_spark(
     assert str(later) in stop.given_up
     current = ("--fact", f"current={first}")
     for options in ((*current, "--onto", str(later)), ("--onto", str(first))):
-        assert live.run("ingest", "rebase", live.name, *options) == FactsDiffer.exit_code
+        assert live.run("ingest", "rebase", live.name, *options) == NotConfirmed.exit_code
         assert typed(live, stop) in capsys.readouterr().err
     snapshots = len(live._table().snapshots())
     assert live.run_next(stop) == 0
@@ -281,7 +279,7 @@ def test_a_foreign_append_under_a_running_ingest(new_live: Callable[..., Live], 
     spark.sql(f"DELETE FROM {catalog}.app.{live.name} WHERE key = 'foreign' AND user_id = 'u0'").collect()
     seen, stop = stop, live.stopped(ForeignSnapshot)
     assert len(stop.given_up) == 2
-    assert live.run_next(seen) == FactsDiffer.exit_code, "what came since was not seen"
+    assert live.run_next(seen) == NotConfirmed.exit_code, "what came since was not seen"
     assert live.run_next(stop) == 0
     live.ingest()
     assert live.rows() == replayed({}, live.topic.oracle.records())
@@ -395,15 +393,15 @@ def test_a_log_that_ends_before_the_seam(
     live.topic = Topic(live.settings.kafka, live.name)  # the broker has forgotten the producer before
     live.write(range(0, 6, 2), "other")
 
-    with pytest.raises(SeamBeyondLog):
+    with pytest.raises(LogReplaced):
         running.step()
-    stop = live.stopped(SeamBeyondLog)
+    stop = live.stopped(LogReplaced)
 
-    assert stop.cut == (f"{live.name}/0@13-20",)
-    assert_stops_every_command(live, "seam-beyond-log", capsys)
+    assert f"{live.name}/0 ends at 13 and was read up to 20" in stop.what
+    assert_stops_every_command(live, "log-replaced", capsys)
     wrong = f"{live.name}/0@19"
     assert (
-        live.run("ingest", "rebase", live.name, "--fact", wrong, "--to", "earliest") == FactsDiffer.exit_code
+        live.run("ingest", "rebase", live.name, "--fact", wrong, "--to", "earliest") == NotConfirmed.exit_code
     )
     assert live.run("ingest", "rebase", live.name, "--fact", stop.tokens[0]) == 2, "--to has to be said"
     assert live.run_next(stop) == 0
@@ -440,7 +438,7 @@ def test_a_log_that_loses_its_end_while_it_is_read(
         restart(stack)
 
     around_batches(owner, before=lose)
-    with pytest.raises(SeamBeyondLog) as stop:
+    with pytest.raises(LogReplaced) as stop:
         owner.step()
     owner.lease.release()
     assert stop.value.tokens == (f"{live.name}/0@10", f"{live.name}/1@10")
@@ -471,16 +469,17 @@ def test_another_cluster(
         producer.topic = Topic(live.settings.kafka, live.name)
         producer.write(EVEN, "two")
 
-        stop = live.stopped(ClusterReplaced)
+        stop = live.stopped(LogReplaced)
 
-        assert (stop.recorded, stop.found) == (recorded, Log(live.settings.kafka).cluster_id())
-        assert_stops_every_command(live, "cluster-replaced", capsys)
+        answering = Log(live.settings.kafka).cluster_id()
+        assert f"fed from cluster {recorded}, but cluster {answering} answers" in stop.what
+        assert_stops_every_command(live, "log-replaced", capsys)
         wrong = ("--fact", f"cluster={recorded}", "--to", "earliest")
-        assert live.run("ingest", "rebase", live.name, *wrong) == FactsDiffer.exit_code
+        assert live.run("ingest", "rebase", live.name, *wrong) == NotConfirmed.exit_code
         assert live.run_next(stop) == 0
         live.ingest()
         assert live.rows() == values(EVEN, "two") | values(ODD, "one")
-        assert live.state().cluster_id == stop.found
+        assert live.state().cluster_id == answering
         assert live.state().seam == Seam.of({live.name: {0: 10}})
 
 
@@ -496,7 +495,7 @@ def test_a_topic_made_again_with_fewer_partitions(new_live: Callable[..., Live])
     live.recreate(partitions=1)
     live.write(EVEN, "new")
 
-    stop = live.stopped(TopicReplaced)
+    stop = live.stopped(LogReplaced)
 
     facts = [option for token in stop.tokens for option in ("--fact", token)]
     assert live.run("ingest", "rebase", live.name, *facts, "--to", "latest") == 0
@@ -513,10 +512,10 @@ def test_a_table_without_a_key_goes_on_with_no_other_topic(
     """Goal: no row is given twice, nor hidden behind one that took its place in the log."""
     live = new_live(choices='key = []\nkey_from = "value"')
     live.recreate()
-    stop = live.stopped(TopicReplaced)
+    stop = live.stopped(LogReplaced)
     newest = live.newest_id()
-    assert live.run_next(stop) == RebaseRefused.exit_code
-    assert "Error [rebase-refused]" in capsys.readouterr().err
+    assert live.run_next(stop) == LogReplaced.exit_code
+    assert "this one has no key" in capsys.readouterr().err
     assert live.newest_id() == newest
 
 
@@ -548,7 +547,7 @@ def test_a_compacted_topic_and_behind_for_longer_than_its_tombstones_live(
     assert stop.topics == (live.name,)
     assert_stops_every_command(live, "tombstones-gone", capsys)
     wrong = ("--fact", f"tombstones:{live.name}=2026-01-01T00:00:00.000Z")
-    assert live.run("ingest", "accept-gap", live.name, *wrong) == FactsDiffer.exit_code
+    assert live.run("ingest", "accept-gap", live.name, *wrong) == NotConfirmed.exit_code
     assert typed(live, stop) in capsys.readouterr().err
     drained_ms = live.state().drained_ms
     assert live.run_next(stop) == 0
@@ -691,7 +690,7 @@ def test_a_topic_made_again_while_it_is_read_commits_nothing(new_live: Callable[
     before = live.newest_id()
 
     around_batches(owner, after=live.recreate)
-    with pytest.raises(TopicReplaced):
+    with pytest.raises(LogReplaced):
         owner.step()
     owner.lease.release()
     assert live.newest_id() == before

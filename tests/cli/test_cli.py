@@ -1159,7 +1159,7 @@ def test_a_configuration_that_was_named_for_the_broker_must_exist(
     if how == "variable":
         monkeypatch.setenv("THERMOCLINE_CONFIG", missing)
     assert cli.run([*(["--config", missing] if how == "option" else []), "dev"]) == 2
-    assert "[config-file-missing]" in capfd.readouterr().err
+    assert "[config-invalid]" in capfd.readouterr().err
 
 
 # Signals

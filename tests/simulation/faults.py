@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from thermocline.errors import LogReplaced, ThermoclineError
+
 
 class Violation(AssertionError):
     """A promise of the product was broken; ``kind`` is one word for which."""
@@ -110,3 +112,8 @@ class Frames:
     def is_busy(self, process: str) -> bool:
         """Whether it is paused, or at work."""
         return any(frame.process == process for frame in self.stack)
+
+
+def kind_of(error: ThermoclineError) -> str:
+    """The error's code; of a log that was replaced, also what shows it."""
+    return f"{error.code}: {error.kind}" if isinstance(error, LogReplaced) else error.code

@@ -24,7 +24,7 @@ Offsets = Mapping[Place, int]
 Rows = dict[Key, Row]
 Maybe = Row | None
 # Who goes on after one of these, also with another log, accepts what its tombstones would have deleted.
-_FORGIVES = {"tombstones-gone", "cluster-replaced", "topic-replaced", "partitions-shrunk", "seam-beyond-log"}
+_FORGIVES = {"tombstones-gone", "log-replaced"}
 
 
 @dataclass(slots=True, eq=False)

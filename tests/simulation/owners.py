@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tests.simulation.catalog import FakeTable
 from tests.simulation.engine import QUARANTINE_LOCATION, BadPlace, FakeEngine
-from tests.simulation.faults import Answer, Fault, Violation
+from tests.simulation.faults import Answer, Fault, Violation, kind_of
 from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.records import IDENTIFIER, NAME
 from tests.simulation.store import FakeIO
 from tests.simulation.upkeep import Beside, WatchedUpkeep
 from thermocline.errors import (
     CommitRejected,
-    FactsDiffer,
     ForeignSnapshot,
+    NotConfirmed,
     OffsetsGone,
     ThermoclineError,
     TombstonesGone,
@@ -158,8 +158,8 @@ class Process:
                 done = resume.rebase_onto(settings, NAME, stop.onto, facts, clock)
             else:
                 done = resume.rebase(settings, NAME, facts, to, clock)
-            self.world.counts[f"resumed {stop.code}" if done else "nothing to resume"] += 1
-        except FactsDiffer:
+            self.world.counts[f"resumed {kind_of(stop)}" if done else "nothing to resume"] += 1
+        except NotConfirmed:
             self.world.counts["facts differ"] += 1
         except ThermoclineError as error:
             self.failed(error)
@@ -185,7 +185,7 @@ class Process:
             return
         self.owner = None
         self.stop = error
-        counts[f"stopped {error.code}"] += 1
+        counts[f"stopped {kind_of(error)}"] += 1
 
     def claim(self, onto: Onto | None = None) -> tuple[Any, Committer]:
         """Take the table as `Claim.take` does."""
@@ -320,10 +320,10 @@ def own_table(
 _CAUSES = {
     "offsets-gone": ("Trim", "ReplaceTopic", "ReplaceCluster", "LoseEnd"),
     "tombstones-gone": ("Advance", "ClockJump"),
-    "seam-beyond-log": ("LoseEnd", "ReplaceTopic", "ReplaceCluster"),
-    "partitions-shrunk": ("ReplaceTopic", "ReplaceCluster"),
-    "topic-replaced": ("ReplaceTopic", "ReplaceCluster"),
-    "cluster-replaced": ("ReplaceCluster",),
+    "log-replaced: end": ("LoseEnd", "ReplaceTopic", "ReplaceCluster"),
+    "log-replaced: partitions": ("ReplaceTopic", "ReplaceCluster"),
+    "log-replaced: topics": ("ReplaceTopic", "ReplaceCluster"),
+    "log-replaced: cluster": ("ReplaceCluster",),
     "foreign-snapshot": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
     "owner-lost": ("Ingest", "Resume"),
     "commit-unknown": ("Ingest", "Resume"),
@@ -336,5 +336,5 @@ _CAUSES = {
 
 
 def _check_expected(world: World, error: ThermoclineError) -> None:
-    if not any(world.counts[cause] for cause in _CAUSES.get(error.code, ())):
+    if not any(world.counts[cause] for cause in _CAUSES.get(kind_of(error), ())):
         raise Violation("unexpected-stop", f"{error.code}: {error}") from error

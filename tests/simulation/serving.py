@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.disk import MemoryDisk
 from tests.simulation.environments import MemoryEnvironment
-from tests.simulation.faults import Crash, Fault, Violation
+from tests.simulation.faults import Crash, Fault, Violation, kind_of
 from tests.simulation.machine_clock import MachineClock
 from tests.simulation.records import KEYS, NAME
 from tests.simulation.serving_edges import Machine, Running
@@ -291,16 +291,16 @@ class Serving:
         ids = {topic: one.topic_id for topic, one in world.cluster.topics.items()}
         logs = {log.place: log for one in world.cluster.topics.values() for log in one.partitions}
         true = {
-            "topic-replaced": any(ids.get(topic) != known for topic, known in state.topic_ids.items()),
-            "cluster-replaced": True,
+            "log-replaced: topics": any(ids.get(topic) != known for topic, known in state.topic_ids.items()),
+            "log-replaced: cluster": True,
             "tombstones-gone": world.around.is_compacted,
             "offsets-gone": any(state.seam.get(place, 0) < log.start for place, log in logs.items()),
-            "partitions-shrunk": any(place not in logs for place in state.seam),
-            "seam-beyond-log": any(
+            "log-replaced: partitions": any(place not in logs for place in state.seam),
+            "log-replaced: end": any(
                 at > logs[place].stable_end for place, at in state.seam.items() if place in logs
             ),
         }
-        code = tailer.problem.code
+        code = kind_of(tailer.problem)
         return f"the log: {code}" if true.get(code) else None
 
     # Edges.

@@ -38,9 +38,10 @@ Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
 "rewrite taken over" "partial record"
 "unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
 "stopped owner-lost" "stopped commit-unknown" "stopped foreign-snapshot" "stopped offsets-gone"
-"stopped seam-beyond-log" "stopped topic-replaced" "stopped cluster-replaced" "stopped tombstones-gone"
-"resumed offsets-gone" "resumed seam-beyond-log" "resumed topic-replaced" "resumed cluster-replaced"
-"resumed foreign-snapshot" "resumed tombstones-gone" "facts differ" "error commit-rejected"
+"stopped log-replaced: end" "stopped log-replaced: topics" "stopped log-replaced: cluster"
+"stopped tombstones-gone" "resumed offsets-gone" "resumed log-replaced: end"
+"resumed log-replaced: topics" "resumed log-replaced: cluster" "resumed foreign-snapshot"
+"resumed tombstones-gone" "facts differ" "error commit-rejected"
 "error catalog-unreachable" "error kafka-unreachable" "compared with all records" "serves at the end"
 """
 # A process dies, pauses and is refused before each of these.

@@ -171,6 +171,19 @@ def test_a_bad_request_is_answered_with_the_status_of_the_rule_that_it_breaks() 
     assert [problem_response(error, "/").headers.get("Allow") for error in made[1:3]] == [None, "GET, HEAD"]
 
 
+def test_a_bad_parameter_sends_to_the_servers_docs_only_those_who_ask_over_http() -> None:
+    made = errors.BadParameter(name="--at", problem="it is no time")
+    assert made.next == "correct it; see thermocline COMMAND --help"
+    assert made.to_problem("/v1")["next"] == "correct it; see /docs of the server"
+    told = errors.BadParameter(name="t", problem="it is no time", correction="ask again")
+    assert (told.next, told.to_problem("/v1")["next"]) == ("ask again", "ask again")
+
+
+def test_a_catalog_that_was_restored_has_servers_begin_again_without_their_state() -> None:
+    made = errors.ForeignSnapshot(table="t", snapshot_id=1, detail="it is older", is_served_newer=True)
+    assert "stop the server, delete serving.state_dir/t, and start it again" in made.next
+
+
 def test_an_error_cannot_be_made_without_its_facts() -> None:
     with pytest.raises(TypeError):
         errors.TopicMissing(topic="profiles")  # type: ignore[call-arg]

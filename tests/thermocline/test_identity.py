@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
+from thermocline.errors import LogReplaced, ReadPointGone, TombstonesGone, TopicCompacted
 from thermocline.iceberg.catalog import SnapshotState
 from thermocline.kafka.facts import TopicConfig, TopicFacts, TopicRetention, config_of
 from thermocline.rules.definition import LiveTable
@@ -95,10 +95,10 @@ LATE = At(Seam({("a", 0): 10}), NOON_MS - DAY_MS - 1)
 
 
 def test_another_cluster_and_all_other_topics_are_named() -> None:
-    with pytest.raises(ClusterReplaced) as cluster:
+    with pytest.raises(LogReplaced) as cluster:
         check_identity("t", "before", {}, Answers(), ["a"])  # type: ignore[arg-type]
     assert cluster.value.resume == "thermocline ingest rebase t --fact cluster=c --to earliest"
-    with pytest.raises(TopicReplaced) as topics:
+    with pytest.raises(LogReplaced) as topics:
         check_identity("t", "c", {"a": "8", "b": "9"}, Answers(), ["a", "b"])  # type: ignore[arg-type]
     assert topics.value.tokens == ("topic:a=1", "topic:b=2")
     assert "a (id 1, before 8), b (id 2, before 9)" in topics.value.what

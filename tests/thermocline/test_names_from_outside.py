@@ -13,7 +13,7 @@ import pytest
 
 from thermocline.cli import jobs
 from thermocline.client import Client, ExtractJob, UnsafeName
-from thermocline.errors import AnswerUnsafe, ConfigInvalid
+from thermocline.errors import ConfigInvalid, ServerUnreachable
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.schemas.protobuf_compiler import compiled
 from thermocline.serving.hot.manifest import FORMAT, HotManifest, Listed, publish_manifest, read_manifest
@@ -74,12 +74,12 @@ def test_a_file_that_a_server_names_elsewhere_is_not_written(tmp_path: Path, nam
 
 def test_the_command_says_what_the_server_named_and_that_nothing_was_written() -> None:
     context: Any = None
-    with pytest.raises(AnswerUnsafe) as refused, jobs._client(context, "http://user:secret@server:1"):
+    with pytest.raises(ServerUnreachable) as refused, jobs._client(context, "http://user:secret@server:1"):
         raise UnsafeName("../.bashrc")
-    assert refused.value.what == (
-        'the server at http://user:****@server:1 names a file "../.bashrc", which is no plain file name.'
+    assert "at http://user:****@server:1" in refused.value.what
+    assert refused.value.cause == (
+        'it names a file "../.bashrc", which is no plain file name; nothing was written'
     )
-    assert refused.value.state == "nothing was written."
 
 
 def test_a_manifest_of_another_program_has_no_file_deleted_elsewhere(tmp_path: Path) -> None:

@@ -85,9 +85,10 @@ def test_another_log_begins_a_life_of_its_own(last: SnapshotState) -> None:
     assert ("other" in read.replaced) == (last.cluster_id == "another")
 
 
-def test_a_topic_that_was_read_anew_from_further_on_is_another_log() -> None:
+@pytest.mark.parametrize("code", ["log-replaced", "seam-beyond-log"], ids=["now", "of an earlier release"])
+def test_a_topic_that_was_read_anew_from_further_on_is_another_log(code: str) -> None:
     """Its seam moves forward, and only what was accepted says that it is not the same log."""
-    note = {"code": "seam-beyond-log", "seam_before": {"t": {"0": 50}}, "seam_after": {"t": {"0": 90}}}
+    note = {"code": code, "seam_before": {"t": {"0": 50}}, "seam_after": {"t": {"0": 90}}}
     states = (state(0, {"t": {0: 0}}), state(1, {"t": {0: 50}}), state(2, {"t": {0: 90}}))
     read = reading(*states, notes=[note])
     assert (read.lives["t", 0].begins, read.replaced) == (90, frozenset({"t"}))

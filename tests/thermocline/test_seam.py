@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
+from thermocline.errors import LogReplaced, OffsetsGone
 from thermocline.rules.seam import Seam, check_against_log
 
 PLACES = st.tuples(st.sampled_from(["orders", "profiles", "a.b-c_d"]), st.integers(0, 100))
@@ -135,27 +135,29 @@ def test_a_new_partition_whose_beginning_is_gone_stops_too() -> None:
 
 
 def test_a_seam_beyond_the_log_stops_with_all_ends() -> None:
-    with pytest.raises(SeamBeyondLog) as raised:
+    with pytest.raises(LogReplaced) as raised:
         check_against_log("profiles", seam_of(10, 5, 9), starts=seam_of(0, 0, 0), ends=seam_of(10, 4, 0))
     error = raised.value
-    assert error.cut == ("t/1@4-5", "t/2@0-9")
+    assert (error.kind, error.topics) == ("end", ("t",))
+    assert "t/1 ends at 4 and was read up to 5, t/2 ends at 0 and was read up to 9" in error.what
     assert error.resume == "thermocline ingest rebase profiles --fact t/1@5 --fact t/2@9 --to earliest"
 
 
 def test_the_facts_of_a_cut_log_stay_while_producers_write_to_it() -> None:
     tokens = set()
     for log_end in (4, 8):
-        with pytest.raises(SeamBeyondLog) as raised:
+        with pytest.raises(LogReplaced) as raised:
             check_against_log("profiles", seam_of(9), starts=seam_of(0), ends=seam_of(log_end))
         tokens.add(raised.value.tokens)
     assert tokens == {("t/0@9",)}
 
 
 def test_partitions_that_a_topic_has_no_more_stop_with_all_of_them() -> None:
-    with pytest.raises(PartitionsShrunk) as raised:
+    with pytest.raises(LogReplaced) as raised:
         check_against_log("profiles", seam_of(10, 5, 9), starts=seam_of(10), ends=seam_of(10))
     error = raised.value
-    assert (error.gone, error.tokens) == (("t/1@5", "t/2@9"), ("t/1@none", "t/2@none"))
+    assert (error.kind, error.tokens) == ("partitions", ("t/1@none", "t/2@none"))
+    assert "t/1 (read up to 5), t/2 (read up to 9)" in error.what
     assert error.resume == "thermocline ingest rebase profiles --fact t/1@none --fact t/2@none --to earliest"
 
 

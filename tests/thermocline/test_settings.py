@@ -11,7 +11,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from thermocline.errors import ConfigFileMissing, ConfigInvalid, UnknownTable
+from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.kafka.client_settings import known_properties
 from thermocline.settings import (
     ServingSettings,
@@ -121,13 +121,14 @@ def test_the_file_is_the_named_one_then_the_variable_then_the_folder(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    with pytest.raises(ConfigFileMissing, match=r"elsewhere/thermocline\.toml"):
+    with pytest.raises(ConfigInvalid, match=r"elsewhere/thermocline\.toml"):
         load_settings()
     monkeypatch.setenv("THERMOCLINE_CONFIG", str(tmp_path / "thermocline.toml"))
     assert load_settings().kafka.bootstrap_servers == "file:9092"
-    with pytest.raises(ConfigFileMissing) as caught:
+    with pytest.raises(ConfigInvalid) as caught:
         load_settings(tmp_path / "nowhere.toml")
-    assert caught.value.searched == (f"{tmp_path / 'nowhere.toml'} (--config)",)
+    assert caught.value.of == f"{tmp_path / 'nowhere.toml'} (--config)"
+    assert caught.value.problems == ("no such file",)
 
 
 # Problems

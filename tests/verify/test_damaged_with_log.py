@@ -24,7 +24,7 @@ from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.dev.stack import Stack
-from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone, TopicReplaced
+from thermocline.errors import ExitCode, ForeignSnapshot, LogReplaced, OffsetsGone
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.batch.bucket_task import BucketResult
@@ -121,7 +121,7 @@ def test_a_table_that_went_through_all_that_is_allowed_is_whole(
         live.put(f"u{user}", 70)
     live.topic.send_raw(b"{", b"bad")
     live.topic.flush()
-    assert live.run_next(live.stopped(TopicReplaced)) == 0
+    assert live.run_next(live.stopped(LogReplaced)) == 0
     live.ingest()
     live.put("u1", None)
     live.ingest()

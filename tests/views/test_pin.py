@@ -10,7 +10,7 @@ import pytest
 
 from tests.views.live_table import A_WEEK, DAY_MS, commit
 from tests.views.test_publish import World, at
-from thermocline.errors import BadParameter, ReadPointGone, TopicReplaced, ViewForeign
+from thermocline.errors import BadParameter, LogReplaced, ReadPointGone, ViewForeign
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.views.pin import pin_view
@@ -148,7 +148,7 @@ def test_and_one_of_an_earlier_definition(world: World) -> None:
 def test_a_topic_made_anew_has_none_of_its_records(world: World) -> None:
     snapshot_id = world.commit(10, end=20)
     world.log.topic_id = "another"
-    with pytest.raises(TopicReplaced):
+    with pytest.raises(LogReplaced):
         pin(world, ReadPoint(snapshot_id, at(10), at(15)))
 
 

@@ -458,9 +458,9 @@ def elsewhere(log: FakeLog) -> None:
     ("change", "code"),
     [
         (gone, "offsets-gone"),
-        (remade, "topic-replaced"),
-        (cut, "seam-beyond-log"),
-        (elsewhere, "cluster-replaced"),
+        (remade, "log-replaced"),
+        (cut, "log-replaced"),
+        (elsewhere, "log-replaced"),
     ],
 )
 def test_a_log_that_cannot_be_trusted_withdraws_the_views_that_read_it(

@@ -15,26 +15,11 @@ class ConfigurationError(ThermoclineError):
     exit_code = ExitCode.USAGE
 
 
-class ConfigFileMissing(ConfigurationError):
-    """The configuration file doesn't exist.
+class ConfigInvalid(Listing, ConfigurationError):
+    """The configuration has problems.
 
     Thermocline looks for one file, in this order: the --config option, the THERMOCLINE_CONFIG variable, and
     thermocline.toml in the current folder. The first one named is used, and must exist.
-
-    Nothing was read or written. Go to the folder with the file, or pass its path.
-    """
-
-    code = "config-file-missing"
-    _what = "the configuration file {path} doesn't exist."
-    _cause = "searched: {searched}."
-    _next = "thermocline --config PATH config check"
-
-    path: str
-    searched: tuple[str, ...]
-
-
-class ConfigInvalid(Listing, ConfigurationError):
-    """The configuration has problems.
 
     All problems of the file and of the THERMOCLINE_* variables are listed together: unknown names (with the
     closest known one), missing and wrong values, brokers without a port, databases that SQLAlchemy doesn't
@@ -51,7 +36,8 @@ class ConfigInvalid(Listing, ConfigurationError):
     The broker of `thermocline dev` refuses a topic whose name differs from another one's only in "." and "_",
     which Kafka treats as the same.
 
-    Nothing was read or written. Correct the problems, and run `thermocline config check` until it says "ok".
+    Nothing was read or written. Correct the problems, or pass the path of another file, and run `thermocline
+    config check` until it says "ok".
     """
 
     code = "config-invalid"
@@ -111,22 +97,27 @@ class AlterationRefused(Listing, ConfigurationError):
     problems: tuple[str, ...]
 
 
-class ConfirmationMissing(ConfigurationError):
-    """A destructive command was not confirmed.
+class NotConfirmed(ConfigurationError):
+    """A command that destroys or gives up something was not confirmed.
 
-    At a terminal, the command asks. Without one, it needs --yes, so that no script destroys data by accident.
+    At a terminal, commands that delete ask. Without one, they need --yes, so that no script destroys data by
+    accident. `ingest accept-gap` and `ingest rebase` act only on exactly the state that the user saw: all
+    facts that the error printed must be repeated on the command line, and no others. If they differ, the log
+    may have lost more since, or another problem must be solved first.
 
-    Nothing was changed. Check what would be removed, then run the printed command.
+    Nothing was changed. Check what would be removed, or what is found now, then run the printed command.
     """
 
-    code = "confirmation-missing"
+    code = "not-confirmed"
     http_status = 409
-    _what = "{what_goes} would be deleted, and this was not confirmed."
+    _what = "{problem}."
     _state = "nothing was changed."
+    _cause = "{detail}"
     _next = "{command}"
 
-    what_goes: str
+    problem: str
     command: str
+    detail: str = ""
 
 
 class PurgeRefused(ConfigurationError):

@@ -1,30 +1,48 @@
-"""Errors of extracts that wait, and of extract jobs."""
+"""Errors of a server with too much to do, and of extract jobs."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
 
 from thermocline.errors.request import RequestError
 from thermocline.errors.root import ExitCode
 
 
-class ExtractsBusy(RequestError):
-    """Too many extracts are waiting for their turn.
+class ServerBusy(RequestError):
+    """Too many requests of this kind are waiting already.
 
-    A server streams serving.extracts_max extracts at once, and runs one extract job at a time. In addition,
-    serving.extracts_waiting_max of each kind may wait.
+    Each API process lets a limited number of entities wait for files of the same disk or bucket; lookups
+    whose rows are in memory are still answered. A server streams serving.extracts_max extracts at once, runs
+    one extract job at a time, and lets serving.extracts_waiting_max of each kind wait. A longer queue would
+    only delay every answer, including those that nobody waits for any more.
 
-    Nothing was read. Ask again later, or raise the setting.
+    Nothing was read. Ask again in a moment. If it keeps happening, raise the setting that the message names
+    (serving.workers for lookups), or add servers.
     """
 
-    code = "extracts-busy"
+    code = "server-busy"
     http_status = 503
     exit_code = ExitCode.UNAVAILABLE
     retryable = True
-    _what = "table {table} was not extracted: {running_max} extracts are running and {waiting_max} waiting."
-    _next = "ask again later, or raise serving.extracts_max or serving.extracts_waiting_max"
+    _what = "table {table} was not read: {full}."
+    _next = "ask again in a moment; if it keeps happening, raise {setting}"
 
     table: str
-    running_max: int
-    waiting_max: int
+    full: str
+    setting: str
+
+    @classmethod
+    def of_lookups(cls, table: str, waiting_max: int) -> Self:
+        """Entities that wait for files."""
+        full = f"{waiting_max} entities are already waiting for rows in files"
+        return cls(table=table, full=full, setting="serving.workers")
+
+    @classmethod
+    def of_extracts(cls, table: str, running_max: int, waiting_max: int) -> Self:
+        """Extracts, or jobs, that run and wait."""
+        full = f"{running_max} extracts are running and {waiting_max} waiting"
+        return cls(table=table, full=full, setting="serving.extracts_max or serving.extracts_waiting_max")
 
 
 class ExtractJobsOff(RequestError):
@@ -42,56 +60,62 @@ class ExtractJobsOff(RequestError):
     table: str
 
 
-class ExtractJobNotFound(RequestError):
-    """The server has no such extract job, or no such file of a complete one.
+class NotFound(RequestError):
+    """The table has no such extract job or file, or its quarantine no such record.
 
     Jobs are deleted serving.extract_jobs_retention_hours after they are over. The files of a job can be read
     once it is complete; those of a failed or cancelled one are deleted.
+
+    A quarantined record is named by its place in the log, TOPIC/PARTITION@OFFSET. It was never bad, or it was
+    replayed or purged.
+
+    Nothing was changed. The command that the message names lists what there is.
     """
 
-    code = "extract-job-not-found"
+    code = "not-found"
     http_status = 404
     exit_code = ExitCode.BAD_ANSWER
-    _what = "table {table} has no extract job or finished file {job}."
-    _next = "thermocline jobs list {table}"
+    _what = "table {table} has no {wanted}."
+    _state = "nothing was changed."
+    _next = "{listing}"
 
     table: str
-    job: str
+    wanted: str
+    listing: str
+
+    @classmethod
+    def of_job(cls, table: str, job: str) -> Self:
+        """An extract job, or a file of one."""
+        listing = f"thermocline jobs list {table}"
+        return cls(table=table, wanted=f"extract job or finished file {job}", listing=listing)
+
+    @classmethod
+    def of_quarantine(cls, table: str, records: Sequence[str]) -> Self:
+        """Records that are not in quarantine."""
+        listing = f"thermocline quarantine list {table}"
+        return cls(table=table, wanted=f"quarantined record {', '.join(records)}", listing=listing)
 
 
-class ExtractJobDiffers(RequestError):
-    """An extract job with this id asks for something else.
+class ExtractJobUnusable(RequestError):
+    """The extract job failed or was cancelled, or asks for something else.
+
+    The files of a job that failed or was cancelled are deleted. The job says why, even if it was running when
+    the server was killed.
 
     A job that is started again under its id is the same job, so its columns, condition, format and
     compression must be the same.
 
-    Nothing was changed. Use another id, or none.
+    The table is unharmed, and the other job is unchanged. Start the extract under another id, or without one.
     """
 
-    code = "extract-job-differs"
+    code = "extract-job-unusable"
     http_status = 409
-    _what = "the extract job {job} of table {table} asks for something else."
-    _next = "start it under another id; thermocline jobs status {table} {job}"
-
-    table: str
-    job: str
-
-
-class ExtractJobFailed(RequestError):
-    """The extract job failed or was cancelled.
-
-    Its files are deleted. The job says why, even if it was running when the server was killed.
-
-    The table is unharmed. Start the extract again, under another id or without one.
-    """
-
-    code = "extract-job-failed"
     exit_code = ExitCode.UNAVAILABLE
-    _what = "the extract job {job} of table {table} is {ended}."
-    _cause = "{problem}"
-    _next = "thermocline jobs start {table}"
+    _what = "the extract job {job} of table {table} {problem}."
+    _cause = "{detail}"
+    _next = "thermocline jobs start {table}      (under another id, or without one)"
 
     table: str
     job: str
-    ended: str
-    problem: str
+    problem: str = "asks for something else"
+    detail: str = ""

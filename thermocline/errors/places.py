@@ -65,6 +65,11 @@ def read_place(place: str) -> str:
     return place if span is None else f"{span[0]}@{span[2]}"
 
 
+def topics(spans: Sequence[str]) -> tuple[str, ...]:
+    """The topics of places, each once."""
+    return tuple(dict.fromkeys(place.rpartition("@")[0].rpartition("/")[0] for place in spans))
+
+
 def held_back(place: str) -> str:
     """A range that waits for a transaction to end."""
     if (span := _span(place)) is None:

@@ -67,72 +67,52 @@ class RangeIncomplete(SourceError):
     reached: int
 
 
-class BadRecord(SourceError):
-    """A record doesn't match the table's definition, which says on_error = "fail" for this stage.
-
-    The stage says how far decoding got: the key (key), the value as a whole (decode), or the types of its
-    columns (contract). Ingest stops before the record, as the definition asks.
-
-    The table is complete up to its seam, and ingest will meet the record again. Fix the producer and have the
-    record removed from the log. Or let such records go to quarantine: set `on_error = "quarantine"` for that
-    stage, and run `thermocline table alter`.
-    """
-
-    code = "bad-record"
-    exit_code = ExitCode.STOPPED
-    _what = (
-        "the record at {topic}/{partition}@{offset} doesn't match the definition of table {table} "
-        "({stage}): {reason}"
-    )
-    _state = "its batch was not committed; the table is complete up to its seam."
-    _cause = 'the table\'s definition says on_error = "fail" for the stage {stage}.'
-    _next = (
-        "thermocline table show {table}      (what the columns must be)\n"
-        'then fix the producer; or set on_error = "quarantine", and: thermocline table alter {table}'
-    )
-
-    table: str
-    topic: str
-    partition: int
-    offset: int
-    stage: str
-    reason: str
-
-
 class TooManyBadRecords(SourceError):
     """A batch has more bad records than allowed.
 
-    A few bad records are quarantined one by one. Many at once usually have another cause: a producer changed
-    its format, or the definition is wrong. So ingest stops before it moves the whole topic into quarantine.
-    `errors_count_max` limits how many records of a batch may be bad, `errors_ratio_max` their share of the
-    records read (from 100 bad records on). Skipped records count, too.
+    A bad record doesn't match the definition. Its stage says how far decoding got: the key (key), the value
+    as a whole (decode), or the types of its columns (contract). With on_error = "fail" for a stage, none is
+    allowed. Elsewhere, a few bad records are quarantined one by one, but many at
+    once usually have another cause: a producer changed its format, or the definition is wrong. So ingest
+    stops before it moves the whole topic into quarantine. `errors_count_max` limits how many records of a
+    batch may be bad, `errors_ratio_max` their share of the records read (from 100 bad records on). Skipped
+    records count, too.
 
     The table is complete up to its seam, nothing was added to the quarantine, and ingest will meet the
-    records again. Fix the definition or the producer. To quarantine the records nevertheless, raise the limit
-    in the table's section of the configuration, and run ingest again.
+    records again. Fix the definition or the producer. To quarantine the records nevertheless, set `on_error =
+    "quarantine"` for the stage and run `thermocline table alter`, or raise the limit in the table's section
+    of the configuration; then run ingest again.
     """
 
     code = "too-many-bad-records"
     exit_code = ExitCode.STOPPED
-    _what = "{bad:,} of the {read:,} records of a batch of table {table} are bad ({stages}), above {limits}."
+    _what = (
+        "{bad:,} of the {read:,} records of a batch of table {table} are bad ({stages}), which {limits} "
+        "doesn't allow."
+    )
     _state = "the batch was not committed, and nothing was quarantined; the records are still in the log."
     _cause = "a producer changed its format, or the definition is wrong. Among the first:{_examples}"
     _next = (
         "thermocline table show {table}      (what the columns must be)\n"
-        "to quarantine them nevertheless, raise the limit in [tables.{table}], then:\n"
-        "thermocline ingest run {table}"
+        "to quarantine them nevertheless, change {limits} in [tables.{table}], then:\n"
+        "{_then}"
     )
 
     table: str
     bad: int
     read: int
     stages: tuple[str, ...]
-    limits: tuple[str, ...]
+    limits: tuple[str, ...]  # as in the configuration: a limit, or an on_error
     examples: tuple[str, ...]
 
     @property
     def _examples(self) -> str:
         return "".join(f"\n  - {example}" for example in self.examples)
+
+    @property
+    def _then(self) -> str:
+        is_of_definition = any(limit.startswith("on_error") for limit in self.limits)
+        return f"thermocline {'table alter' if is_of_definition else 'ingest run'} {self.table}"
 
 
 class DeadLetterRefused(SourceError):

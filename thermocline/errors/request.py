@@ -86,7 +86,8 @@ class BadParameter(RequestError):
     GET /v1/tables/TABLE and `thermocline table show TABLE` list the columns. The provenance columns
     (_kafka_topic, _kafka_partition, _kafka_offset, _kafka_timestamp) are returned only if requested by name.
     Text must be UTF-8, percent-encoded in a URL: invalid bytes are refused, since replacing them would look
-    up another key. Without --format, an extract's format follows from the file's extension.
+    up another key. A table without a key (`key = []`) has no lookups; extracts include all of its rows, also
+    those not committed yet. Without --format, an extract's format follows from the file's extension.
 
     The `where` of an extract can contain columns, values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and
     IS [NOT] NULL. Values must have the column's type, and are spelled as in the rows of a lookup
@@ -105,8 +106,21 @@ class BadParameter(RequestError):
 
     @property
     def _correction(self) -> str:
-        forms = "correct it; see /docs of the server, or thermocline COMMAND --help"
-        return self.correction or forms
+        return self.correction or "correct it; see thermocline COMMAND --help"
+
+    def to_problem(self, instance: str) -> dict[str, object]:
+        """As of any error; what to do next is said to somebody who asks over HTTP."""
+        problem = super().to_problem(instance)
+        return problem if self.correction else {**problem, "next": "correct it; see /docs of the server"}
+
+    @classmethod
+    def without_key(cls, table: str) -> Self:
+        """A lookup in a table without a key: every record adds a row, known only by its place in the log."""
+        return cls(
+            name=table,
+            problem="the table has no key, so its rows can't be looked up.",
+            correction=f"thermocline extract {table}",
+        )
 
     @classmethod
     def unknown_column(
@@ -117,21 +131,6 @@ class BadParameter(RequestError):
         return cls(
             name=column, problem=f"table {table} has no such column{suggestion} It has {', '.join(known)}."
         )
-
-
-class NoKey(RequestError):
-    """The table has no key, so its rows can't be looked up.
-
-    Its definition says `key = []`: every record adds a row, identified only by its place in the log.
-
-    Extracts include all of its rows, including those not committed yet.
-    """
-
-    code = "no-key"
-    _what = "table {table} has no key, so its rows can't be looked up."
-    _next = "thermocline extract {table}"
-
-    table: str
 
 
 class RowNotFound(RequestError):
@@ -173,26 +172,6 @@ class RowNotFound(RequestError):
             *(unlisted(**one) for one in self.refused_unlisted),
         ]
         return "\n".join(["records were refused:", *(f"  - {one}" for one in told)]) if told else ""
-
-
-class NotQuarantined(RequestError):
-    """The table's quarantine has no such record.
-
-    It was never bad, or it was replayed or purged. Records are named by their place in the log,
-    TOPIC/PARTITION@OFFSET, as in `thermocline quarantine list`.
-
-    Nothing was changed.
-    """
-
-    code = "not-quarantined"
-    http_status = 404
-    exit_code = ExitCode.BAD_ANSWER
-    _what = "the quarantine of table {table} doesn't contain {records}."
-    _state = "nothing was changed."
-    _next = "thermocline quarantine list {table}"
-
-    table: str
-    records: tuple[str, ...]
 
 
 class ReadAfterTimeout(RequestError):
@@ -245,27 +224,6 @@ class NotReady(RequestError):
     detail: str
 
 
-class LookupsBusy(RequestError):
-    """Too many lookups are waiting for rows that are in files.
-
-    Each API process lets a limited number of entities wait for files of the same disk or bucket; those whose
-    rows are in memory are still answered. A longer queue would only delay every answer, including those that
-    nobody waits for any more.
-
-    Nothing was read. Ask again in a moment. If it keeps happening, raise serving.workers or add servers.
-    """
-
-    code = "lookups-busy"
-    http_status = 503
-    exit_code = ExitCode.UNAVAILABLE
-    retryable = True
-    _what = "table {table} was not asked: {waiting_max} entities are already waiting for rows in files."
-    _next = "ask again in a moment; if it keeps happening, raise serving.workers"
-
-    table: str
-    waiting_max: int
-
-
 class ReadPointGone(RequestError):
     """The read point can't be read any more.
 
@@ -274,46 +232,36 @@ class ReadPointGone(RequestError):
     passed, Kafka keeps only the newer one. Or the registry no longer has the schema of one of its uncommitted
     records, which may have been readable then.
 
-    The table is fine: use a newer read point, such as that of any recent answer.
+    For the changes since a read point, the log must still hold all records from its seam on, including the
+    tombstones that compaction drops in time; its snapshot must be in the table's history, which outlives its
+    expiry; and nothing else may have gone into the table since: no replay of quarantined records, no
+    alteration of the definition, no accepted loss, no other topic or cluster, no rows by another program, no
+    rollback. Each record must also be as readable as it was: if its schema was deleted from the registry
+    after ingest applied it, nothing says any more which key it changed.
+
+    No rows were returned, and the table is fine. Use a newer read point, such as that of any recent answer;
+    after changes, take a full extract, whose read point is where the next changes begin.
     """
 
     code = "read-point-gone"
     http_status = 410
     exit_code = ExitCode.UNAVAILABLE
-    _what = "table {table} can't be read at that read point any more: {detail}"
+    _what = "table {table} can't be read {which} that read point any more: {detail}"
     _next = "{_again}"
 
     table: str
     detail: str
+    which: str = "at"
+    """``since``, where changes are wanted."""
     again: str = ""
 
     @property
     def _again(self) -> str:
         """What to do; an extract, where nothing else was asked for."""
-        return self.again or f"thermocline extract {self.table}      (without --at: reads it as of now)"
-
-
-class ChangesUnknown(RequestError):
-    """What changed since that read point can't be determined any more.
-
-    Changes are read from the log, from the read point's seam on. So the log must still hold all records from
-    there on, including the tombstones that compaction drops in time; the read point's snapshot must be in the
-    table's history, which outlives its expiry; and nothing else may have gone into the table since: no
-    replay of quarantined records, no alteration of the definition, no accepted loss, no other topic or
-    cluster, no rows by another program, no rollback. Each record must also be as readable as it was: if its
-    schema was deleted from the registry after ingest applied it, nothing says any more which key it changed.
-
-    No rows were returned. Take a full extract; its read point is where the next changes begin.
-    """
-
-    code = "changes-unknown"
-    http_status = 410
-    exit_code = ExitCode.UNAVAILABLE
-    _what = "what changed in table {table} since that read point can't be determined: {detail}"
-    _next = "thermocline extract {table}      (without --since: all rows)"
-
-    table: str
-    detail: str
+        return (
+            self.again
+            or f"thermocline extract {self.table}      (without --at or --since: all rows, as of now)"
+        )
 
 
 class HotBytesExceeded(RequestError):
@@ -384,10 +332,13 @@ class SqlTooLarge(RequestError):
 class ServerUnreachable(RequestError):
     """No Thermocline server answers at the URL.
 
-    It is not running, the URL is wrong, or something else listens there.
+    It is not running, the URL is wrong, or something else listens there: a proxy that asks for credentials,
+    another program, or somebody who changes a server's answers (plain HTTP protects nothing). The files of an
+    extract job have plain names (bucket-00000.parquet); a server that names one with a slash or a leading dot
+    is none of ours, and nothing is written for it.
 
-    No data was touched. Start one with `thermocline serve`, or leave --url out: the command then reads the
-    table and the log itself.
+    No data was touched. Check the URL and who answers there. Start a server with `thermocline serve`, or
+    leave --url out: the command then reads the table and the log itself.
     """
 
     code = "server-unreachable"
@@ -403,27 +354,6 @@ class ServerUnreachable(RequestError):
 
     def __post_init__(self) -> None:
         self.url, self.detail = mask_password(self.url), mask_password(self.detail)
-
-
-class AnswerUnsafe(RequestError):
-    """The server names a file that would be written outside the folder.
-
-    A name in a job is a plain file name (bucket-00000.parquet). One with a slash or a leading dot could
-    overwrite any file of yours, so none is taken from a server that sends it: it is not a Thermocline server,
-    or somebody between you and it changes its answers (plain HTTP protects nothing).
-
-    Nothing was written. Check the URL, and reach the server through a proxy with TLS.
-    """
-
-    code = "answer-unsafe"
-    http_status = 500
-    exit_code = ExitCode.BAD_ANSWER
-    _what = 'the server at {url} names a file "{name}", which is no plain file name.'
-    _state = "nothing was written."
-    _next = "check the URL, and who answers there: thermocline status --url {url}"
-
-    url: str
-    name: str
 
 
 def refusal(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Self
 
 from thermocline.errors import places
 from thermocline.errors.root import SAME_COMMAND, ExitCode, Resumable, ThermoclineError
@@ -278,210 +280,90 @@ class TombstonesGone(Resumable, SourceError):
         )
 
 
-class SeamBeyondLog(Resumable, SourceError):
-    """The log ends before offsets that were already read.
+class LogReplaced(Resumable, SourceError):
+    """The log is not the one that the table has read.
 
-    The topic lost records that had been read: the cluster was restored from an older copy, an unclean leader
-    election truncated the log, or the catalog belongs to another cluster. New records take the offsets of the
-    lost ones, so continuing from the seam would silently skip them. Ingest stops instead.
+    Offsets have no meaning in another log, so continuing from the seam would silently skip or repeat records.
+    Ingest compares the log with the table's newest snapshot, and stops if:
 
-    This is only detected while the log ends before the seam. If producers have written past the seam again
-    before ingest looks (because it was down, or the topic is busy), nothing shows that the log was truncated,
-    and the records that took the lost ones' offsets are not read. Keep `unclean.leader.election.enable` at
-    false. After such an election, or after restoring a cluster, stop the producers until ingest has looked.
+    - another Kafka cluster answers, by its id: usually `kafka.bootstrap_servers` is wrong;
+    - a topic was deleted and created again under the same name, by its id: uncommitted records of the old
+      topic are lost with it;
+    - a topic lost partitions, which Kafka never removes: it is another topic, or the cluster's metadata was
+      restored from an older copy;
+    - the log ends before offsets that were read: the cluster was restored from an older copy, or an unclean
+      leader election truncated the log. This is only detected while the log ends before the seam. If
+      producers have written past it again before ingest looks (because it was down, or the topic is busy),
+      nothing shows it, and the records that took the lost ones' offsets are not read. Keep
+      `unclean.leader.election.enable` at false. After such an election, or after restoring a cluster, stop
+      the producers until ingest has looked.
 
-    The table still holds everything that was committed. Restore the complete log (from the replica that has
-    it). Otherwise `thermocline ingest rebase`, with the offsets read so far repeated as facts (the error
-    prints the whole command), moves the topic's seam to the beginning of the log (`--to earliest`: what the
-    log holds is read again, which repeats no row), to its end, or to a time. All rows stay, including those
-    of the lost records.
-    """
+    The table keeps everything that was committed; nothing was written. Check the cluster, and restore the
+    complete log if you can. If the log is to be read as it is now, run `thermocline ingest rebase` with what
+    was found repeated as facts (the error prints the whole command): it reads the topics in question from
+    their beginning (`--to earliest`, which repeats no row), their end, or a time. All rows stay, including
+    those that the log doesn't hold; for a table without them, create a new one.
 
-    code = "seam-beyond-log"
-    exit_code = ExitCode.STOPPED
-    _what = "table {table} has read past the end of the log: {_cut}."
-    _state = "the table keeps all that was committed; nothing was written."
-    _cause = "the topic was restored from an older copy, or cut by an unclean leader election."
-    _next = "{resume}\nif the complete log can't be restored: this reads the topic again; all rows stay"
-
-    table: str
-    cut: tuple[str, ...]  # TOPIC/PARTITION@END-SEAM: where the log ends, and what was read before that
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """How far the partitions were read; where the log ends may move on at any moment."""
-        return tuple(places.read_place(place) for place in self.cut)
-
-    @property
-    def resume(self) -> str:
-        """Reading the topics again."""
-        return places.command("rebase", self.table, self.tokens, "--to earliest")
-
-    @property
-    def _cut(self) -> str:
-        return places.some(self.cut, places.end_and_seam)
-
-
-class PartitionsShrunk(Resumable, SourceError):
-    """A topic lost partitions that were read before.
-
-    Kafka never removes partitions, so this is another topic, or the cluster's metadata was restored from an
-    older copy. Keys are in other partitions now, so the seam no longer applies.
-
-    The table keeps everything that was committed; nothing was written. Check the cluster. To keep it as it
-    is, run `thermocline ingest rebase` with the partitions repeated as facts (the error prints the whole
-    command). It reads the topic from its beginning (`--to earliest`), its end, or a time. All rows stay.
-    """
-
-    code = "partitions-shrunk"
-    exit_code = ExitCode.STOPPED
-    _what = "table {table} has read partitions that no longer exist: {_gone}."
-    _state = "the table keeps all that was committed; nothing was written."
-    _cause = "the cluster was restored from an older copy, or this is another topic."
-    _next = "{resume}\nto keep the topic as it is: this reads it again; all rows stay"
-
-    table: str
-    gone: tuple[str, ...]  # TOPIC/PARTITION@SEAM
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The partitions that are not there."""
-        return tuple(f"{place.partition('@')[0]}@none" for place in self.gone)
-
-    @property
-    def resume(self) -> str:
-        """Reading the topics again."""
-        return places.command("rebase", self.table, self.tokens, "--to earliest")
-
-    @property
-    def _gone(self) -> str:
-        return places.some(self.gone, places.read_up_to)
-
-
-class ClusterReplaced(Resumable, SourceError):
-    """This is not the Kafka cluster that the table was fed from.
-
-    Offsets have no meaning on another cluster, even if the topics have the same names. Ingest compares the
-    cluster's id with the one in the table's newest snapshot, and stops if they differ.
-
-    The table is untouched. Usually `kafka.bootstrap_servers` is wrong: correct it. If the cluster was really
-    replaced, `thermocline ingest rebase`, with the new id repeated as a fact (the error prints the whole
-    command), switches the table to it, and reads all topics from their beginning (`--to earliest`), their
-    end, or a time. All rows stay, including those that the new cluster never had.
-    """
-
-    code = "cluster-replaced"
-    exit_code = ExitCode.STOPPED
-    _what = "table {table} was fed from cluster {recorded}, but cluster {found} answers."
-    _state = "the table is complete up to its seam; nothing was written."
-    _cause = "kafka.bootstrap_servers is the wrong cluster, or the cluster was replaced."
-    _next = "{resume}\nonly if the cluster was really replaced; otherwise correct kafka.bootstrap_servers"
-
-    table: str
-    recorded: str
-    found: str
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The cluster that answers."""
-        return (f"cluster={self.found}",)
-
-    @property
-    def resume(self) -> str:
-        """Going on with the cluster that answers."""
-        return places.command("rebase", self.table, self.tokens, "--to earliest")
-
-
-class TopicReplaced(Resumable, SourceError):
-    """A topic was deleted and created again under the same name.
-
-    Its offsets started over, so the table's seam doesn't apply to it. Ingest compares the topics' ids with
-    those in the table's newest snapshot, and stops if they differ.
-
-    The table keeps everything that was committed. Uncommitted records of the old topic are lost with it.
-    `thermocline ingest rebase`, with the new ids repeated as facts (the error prints the whole command),
-    continues with the new topic from its beginning (`--to earliest`), its end, or a time. All rows stay,
-    including those that the new topic never had; for a table without them, create a new one.
-    """
-
-    code = "topic-replaced"
-    exit_code = ExitCode.STOPPED
-    _what = "{_topics} is not the one that fed table {table}."
-    _state = "the table is complete up to its seam in the old topic; nothing was written."
-    _cause = "it was deleted and created again."
-    _next = "{resume}\nthis continues with the new topic from its beginning; all rows stay"
-
-    table: str
-    topics: tuple[str, ...]
-    recorded: tuple[str, ...]  # topic ids, in the order of the topics
-    found: tuple[str, ...]
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """The topics' ids as they are now."""
-        return tuple(f"topic:{name}={found}" for name, found in zip(self.topics, self.found, strict=True))
-
-    @property
-    def resume(self) -> str:
-        """Going on with the new topics."""
-        return places.command("rebase", self.table, self.tokens, "--to earliest")
-
-    @property
-    def _topics(self) -> str:
-        ids = zip(self.topics, self.recorded, self.found, strict=True)
-        described = [f"{topic} (id {found}, before {recorded})" for topic, recorded, found in ids]
-        return f"the topic {places.some(described)}"
-
-
-class FactsDiffer(SourceError):
-    """The facts on the command line don't match the current state.
-
-    `accept-gap` and `rebase` give something up, so they act only on exactly the state that the user saw: all
-    facts that the error printed must be repeated on the command line, and no others. Since then, the log may
-    have lost more, or another problem must be solved first.
-
-    Nothing was written. Review the facts found now, and run the command that the error prints.
-    """
-
-    code = "facts-differ"
-    exit_code = ExitCode.USAGE
-    _what = "the facts of table {table} are now {_found}, not {_given}."
-    _state = "nothing was written."
-    _cause = "{detail}"
-    _next = "{command}"
-
-    table: str
-    given: tuple[str, ...]
-    found: tuple[str, ...]
-    detail: str  # what is found, in words
-    command: str
-
-    @property
-    def _found(self) -> str:
-        return places.some(self.found) or "none"
-
-    @property
-    def _given(self) -> str:
-        return places.some(self.given) or "none"
-
-
-class RebaseRefused(SourceError):
-    """A table without a key can't switch to another log.
-
-    Its rows are identified by their record's place: topic, partition and offset. A recreated topic, another
-    cluster, or a truncated log gives these places to other records, so continuing would duplicate some rows
-    and hide others.
-
-    Nothing was written; the table keeps everything that was committed. Create a new table for the current
+    A table without a key can't be rebased. Its rows are identified by topic, partition and offset, which now
+    belong to other records: some rows would be doubled and others hidden. Create a new table for the current
     log, and query both.
     """
 
-    code = "rebase-refused"
-    exit_code = ExitCode.USAGE
-    _what = "table {table} has no key, so new records with old offsets would be taken for rows that it holds."
-    _state = "nothing was written."
-    _cause = "{detail}"
-    _next = "thermocline table show {table}\nthen create a table with another identifier for the new log"
+    code = "log-replaced"
+    exit_code = ExitCode.STOPPED
+    _what = "the log is not the one that table {table} has read: {detail}."
+    _state = "the table keeps all that was committed; nothing was written."
+    _next = "{_next_lines}"
 
     table: str
-    detail: str  # what is found, in words
+    kind: str  # cluster, topics, partitions or end
+    detail: str
+    topics: tuple[str, ...]  # those in question; empty: all of the table's
+    found: tuple[str, ...]
+    has_key: bool = True
+
+    @classmethod
+    def of_cluster(cls, table: str, recorded: str, found: str) -> Self:
+        """Another cluster; by their ids."""
+        detail = f"it was fed from cluster {recorded}, but cluster {found} answers"
+        return cls(table=table, kind="cluster", detail=detail, topics=(), found=(f"cluster={found}",))
+
+    @classmethod
+    def of_topics(cls, table: str, ids: Mapping[str, tuple[str, str]]) -> Self:
+        """Topics that were deleted and created again; by their ids, before and now."""
+        told = [f"{topic} (id {found}, before {recorded})" for topic, (recorded, found) in ids.items()]
+        detail = f"created again: the topic {places.some(told)}"
+        tokens = tuple(f"topic:{topic}={found}" for topic, (_, found) in ids.items())
+        return cls(table=table, kind="topics", detail=detail, topics=tuple(ids), found=tokens)
+
+    @classmethod
+    def of_partitions(cls, table: str, gone: Sequence[str]) -> Self:
+        """Partitions that were read and are not there; by TOPIC/PARTITION@SEAM."""
+        detail = f"these partitions no longer exist: {places.some(gone, places.read_up_to)}"
+        tokens = tuple(f"{place.partition('@')[0]}@none" for place in gone)
+        return cls(table=table, kind="partitions", detail=detail, topics=places.topics(gone), found=tokens)
+
+    @classmethod
+    def of_end(cls, table: str, cut: Sequence[str]) -> Self:
+        """A log that ends before what was read; by TOPIC/PARTITION@END-SEAM."""
+        # As a fact, how far they were read: where the log ends may move on at any moment.
+        tokens = tuple(places.read_place(place) for place in cut)
+        detail = places.some(cut, places.end_and_seam)
+        return cls(table=table, kind="end", detail=detail, topics=places.topics(cut), found=tokens)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """What was found."""
+        return self.found
+
+    @property
+    def resume(self) -> str:
+        """Reading the topics in question again."""
+        return places.command("rebase", self.table, self.tokens, "--to earliest")
+
+    @property
+    def _next_lines(self) -> str:
+        if not self.has_key:
+            create = "then create a table with another identifier for the new log: this one has no key"
+            return f"thermocline table show {self.table}\n{create}"
+        return f"{self.resume}\nonly if the log is to be read as it is now: it is read again; all rows stay"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from thermocline.errors import ClusterReplaced, OffsetsGone, ReadPointGone, TombstonesGone
+from thermocline.errors import OffsetsGone, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, TAKEN_IN_PROPERTY, state_of
 from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.rules.alteration import definition_by
@@ -297,7 +297,7 @@ def _moved_with(link: Link) -> set[str]:
 def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
     if entry.get("given_up"):  # went back to a snapshot: its rows are of the same log
         return set()
-    if entry.get("code") == ClusterReplaced.code:
+    if any(fact.startswith("cluster=") for fact in entry.get("facts", ())):
         return set(topics)
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
 

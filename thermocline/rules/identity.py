@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thermocline.errors import ClusterReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicReplaced
+from thermocline.errors import LogReplaced, ReadPointGone, TombstonesGone, TopicCompacted
 from thermocline.process.clock import iso_time
 from thermocline.rules.seam import Seam, check_against_log
 
@@ -83,23 +83,19 @@ def check_identity(
     """Compares what a snapshot recorded with what is there. A topic that it does not know is new.
 
     Raises:
-        ClusterReplaced: offsets of this cluster say nothing about the snapshot's seam.
-        TopicReplaced: nor do those of topics that were deleted and created again; all of them are named.
+        LogReplaced: offsets of this cluster say nothing about the snapshot's seam; or nor do those of topics
+            that were deleted and created again, all of which are named.
     """
     found = log.cluster_id()
     if found != cluster_id:  # safety: cluster-id
-        raise ClusterReplaced(table=table, recorded=cluster_id, found=found)
+        raise LogReplaced.of_cluster(table, cluster_id, found)
     facts = log.describe(topics)
     replaced = [
         topic for topic in topics if topic_ids.get(topic, facts[topic].topic_id) != facts[topic].topic_id
     ]
     if replaced:  # safety: topic-id
-        raise TopicReplaced(
-            table=table,
-            topics=tuple(replaced),
-            recorded=tuple(topic_ids[topic] for topic in replaced),
-            found=tuple(facts[topic].topic_id for topic in replaced),
-        )
+        ids = {topic: (topic_ids[topic], facts[topic].topic_id) for topic in replaced}
+        raise LogReplaced.of_topics(table, ids)
 
 
 class Fed(Protocol):

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from thermocline.errors import OffsetsGone, PartitionsShrunk, SeamBeyondLog
+from thermocline.errors import LogReplaced, OffsetsGone
 
 __all__ = ["Seam", "check_against_log"]
 
@@ -176,9 +176,8 @@ def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
     still begin at 0.
 
     Raises:
-        PartitionsShrunk: when a topic lacks partitions of the seam.
+        LogReplaced: when a topic lacks partitions of the seam, or the log ends before the seam.
         OffsetsGone: when the log now starts beyond the seam.
-        SeamBeyondLog: when it ends before the seam.
         Each with all the partitions that are concerned.
     """
     topics = {*starts.topics, *ends.topics}
@@ -188,7 +187,7 @@ def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
         if topic in topics and (topic, partition) not in starts and (topic, partition) not in ends
     ]
     if gone:  # safety: partitions-shrunk
-        raise PartitionsShrunk(table=table, gone=tuple(gone))
+        raise LogReplaced.of_partitions(table, gone)
     gaps = [
         f"{topic}/{partition}@{seam.get((topic, partition))}-{log_start}"
         for topic, partition, log_start in starts.items()
@@ -202,7 +201,7 @@ def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
         if seam.get((topic, partition)) > log_end  # safety: ends-check
     ]
     if cut:
-        raise SeamBeyondLog(table=table, cut=tuple(cut))
+        raise LogReplaced.of_end(table, cut)
 
 
 def _index(text: str) -> int:

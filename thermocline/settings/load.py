@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from thermocline.errors import ConfigFileMissing, ConfigInvalid, did_you_mean
+from thermocline.errors import ConfigInvalid, did_you_mean
 from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.settings.checks import (
     problems_of_addresses,
@@ -55,8 +55,7 @@ def load_settings(path: Path | None = None) -> Settings:
     Relative paths in them are relative to the file's folder.
 
     Raises:
-        ConfigFileMissing: none is there.
-        ConfigInvalid: with every problem found.
+        ConfigInvalid: with every problem found; also where no file is there.
     """
     file = find_file(path)
     return _without_problems(file, *_loaded(file))
@@ -66,8 +65,7 @@ def check_settings(path: Path | None = None) -> Settings:
     """The same, once this machine can write the folders that they name, and may serve where they say.
 
     Raises:
-        ConfigFileMissing: no file is there.
-        ConfigInvalid: with every problem found.
+        ConfigInvalid: with every problem found; also where no file is there.
     """
     file = find_file(path)
     settings, problems = _loaded(file)
@@ -79,12 +77,12 @@ def check_settings(path: Path | None = None) -> Settings:
 
 
 def find_file(path: Path | None = None) -> Path:
-    """The configuration file that would be read. Raises `ConfigFileMissing`."""
+    """The configuration file that would be read. Raises `ConfigInvalid` where there is none."""
     named = path or (Path(os.environ[FILE_VARIABLE]) if os.environ.get(FILE_VARIABLE) else None)
     file = (named or Path(FILE_NAME)).absolute()
     if not file.exists():
-        origin = "--config" if path else FILE_VARIABLE if named else "the current folder"
-        raise ConfigFileMissing(path=str(file), searched=(f"{file} ({origin})",))
+        origin = "--config" if path else FILE_VARIABLE if named else "default"
+        raise ConfigInvalid(of=f"{file} ({origin})", problems=("no such file",))
     return file
 
 

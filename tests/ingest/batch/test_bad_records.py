@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from thermocline.errors import BadRecord, CatalogUnreachable, KafkaUnreachable, TooManyBadRecords
+from thermocline.errors import CatalogUnreachable, KafkaUnreachable, TooManyBadRecords
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.ingest.batch.bad_records import (
     RATIO_BAD_RECORDS_MIN,
@@ -44,9 +44,10 @@ def report(read: int, offset: int = 0, **bad: int) -> ReadReport:
 def test_a_stage_that_fails_stops_on_its_first_record_and_other_stages_do_not() -> None:
     fail_on_keys = policy(OnError.parse({"key": "fail", "contract": "skip"}))
     check_bearable(fail_on_keys, [report(10, decode=3, contract=4)])
-    with pytest.raises(BadRecord) as bad:
+    with pytest.raises(TooManyBadRecords) as stop:
         check_bearable(fail_on_keys, [report(10, 50, decode=1, key=1), report(10, 20, decode=3, key=2)])
-    assert (bad.value.offset, bad.value.stage) == (21, "key")
+    assert stop.value.limits == ('on_error = "fail" for key',)
+    assert stop.value.examples == ("profiles/0@21 (key): why",)
 
 
 def test_the_count_is_of_the_whole_batch_and_of_all_stages() -> None:

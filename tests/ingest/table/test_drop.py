@@ -241,7 +241,7 @@ def test_without_a_terminal_it_wants_a_yes(
 ) -> None:
     assert run(["table", "drop", NAME]) == ExitCode.USAGE
     said = capsys.readouterr().err
-    assert "Error [confirmation-missing]" in said
+    assert "Error [not-confirmed]" in said
     assert f"thermocline table drop {NAME} --yes" in said
     assert there(catalog) == [IDENTIFIER, QUARANTINE]
     assert run(["table", "drop", NAME, "--yes"]) == ExitCode.DONE

@@ -10,13 +10,10 @@ import pytest
 
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from thermocline.errors import (
-    ClusterReplaced,
-    FactsDiffer,
+    LogReplaced,
+    NotConfirmed,
     OffsetsGone,
-    PartitionsShrunk,
-    SeamBeyondLog,
     TombstonesGone,
-    TopicReplaced,
 )
 from thermocline.iceberg.catalog import (
     ACCEPTED_BYTES_MAX,
@@ -59,24 +56,24 @@ def test_the_very_facts_pass_in_any_order() -> None:
     "facts", [[], ["a/0@5-9"], ["a/0@5-9", "a/1@2-4"], ["a/0@5-9", "a/1@2-3", "a/2@0-1"], ["a/0@5-9"] * 2]
 )
 def test_fewer_more_or_other_facts_are_refused_with_the_right_command(facts: list[str]) -> None:
-    with pytest.raises(FactsDiffer) as differ:
+    with pytest.raises(NotConfirmed) as differ:
         _check_facts("t", GONE, GAPS, facts)
     assert differ.value.command == "thermocline ingest accept-gap t --fact a/0@5-9 --fact a/1@2-3"
     assert (differ.value.exit_code, differ.value.next) == (2, differ.value.command)
 
 
 def test_the_right_facts_to_the_wrong_command_are_refused() -> None:
-    stop = ClusterReplaced(table="t", recorded="x", found="y")
-    with pytest.raises(FactsDiffer, match="cluster=y") as differ:
+    stop = LogReplaced.of_cluster("t", "x", "y")
+    with pytest.raises(NotConfirmed, match="cluster=y") as differ:
         _check_facts("t", stop, GAPS, ["cluster=y"])
     assert "ingest rebase t --fact cluster=y --to earliest" in differ.value.next
 
 
 def test_the_command_that_is_printed_reads_from_where_the_user_said() -> None:
-    stop = ClusterReplaced(table="t", recorded="x", found="y")
+    stop = LogReplaced.of_cluster("t", "x", "y")
     for to, said in (("latest", "latest"), ("2026-01-01 00:00+00:00", "'2026-01-01 00:00+00:00'")):
-        with pytest.raises(FactsDiffer) as differ:
-            _check_facts("t", stop, (ClusterReplaced,), ["cluster=x"], to)
+        with pytest.raises(NotConfirmed) as differ:
+            _check_facts("t", stop, (LogReplaced,), ["cluster=x"], to)
         assert differ.value.command == f"thermocline ingest rebase t --fact cluster=y --to {said}"
 
 
@@ -102,7 +99,7 @@ def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: P
             return super().now_ms()
 
     facts = [f"current={append()}"]
-    with pytest.raises(FactsDiffer) as differ:
+    with pytest.raises(NotConfirmed) as differ:
         rebase_onto(settings, NAME, ours, facts, Late())
     newest = ingest.java_table().currentSnapshot().snapshotId()
     resumed = f"thermocline ingest rebase {NAME} --fact current={newest} --onto {ours}"
@@ -118,13 +115,13 @@ def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: P
 
 def test_a_rebase_concerns_the_topics_that_are_in_question_and_no_others() -> None:
     topics = ("a", "b", "c/d")
-    assert _in_question(ClusterReplaced(table="t", recorded="x", found="y"), topics) == topics
-    replaced = TopicReplaced(table="t", topics=("b",), recorded=("x",), found=("y",))
+    assert _in_question(LogReplaced.of_cluster("t", "x", "y"), topics) == topics
+    replaced = LogReplaced.of_topics("t", {"b": ("x", "y")})
     assert _in_question(replaced, topics) == ("b",)
-    assert _in_question(SeamBeyondLog(table="t", cut=("a/0@1-2", "a/4@7-9")), topics) == ("a",)
+    assert _in_question(LogReplaced.of_end("t", ("a/0@1-2", "a/4@7-9")), topics) == ("a",)
     late = TombstonesGone(table="t", topics=("b",), since=("T",), kept_ms=(1,))
     assert _in_question(late, topics) == ("b",)
-    assert _in_question(PartitionsShrunk(table="t", gone=("b/0@1",)), topics) == ("b",)
+    assert _in_question(LogReplaced.of_partitions("t", ("b/0@1",)), topics) == ("b",)
 
 
 def test_the_record_holds_the_partitions_that_moved() -> None:

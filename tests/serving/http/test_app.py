@@ -626,7 +626,7 @@ def test_lookups_beyond_the_bound_are_refused_while_others_wait(
         waiting = [callers.submit(ask, user) for user in ("u1", other)]
         assert all(are_waiting.acquire(timeout=60) for _ in waiting)
         refused = ask(late)
-        assert (refused.status_code, refused.json()["code"]) == (503, "lookups-busy")
+        assert (refused.status_code, refused.json()["code"]) == (503, "server-busy")
         assert refused.headers["Retry-After"]
         assert ask(cached).status_code == 200
         may_read.set()

@@ -140,12 +140,12 @@ def test_a_job_is_its_callers_and_reads_what_they_saw(served: SimpleNamespace) -
     assert "caller" not in started.json()["request"]
     mine = f"{JOBS}/mine"
     for method, path in (("GET", mine), ("DELETE", mine), ("GET", f"{mine}/files/x")):
-        assert served.ask(READER, method, path).json()["code"] == "extract-job-not-found"
+        assert served.ask(READER, method, path).json()["code"] == "not-found"
     assert served.ask(READER, "GET", JOBS).json() == {"extracts": []}
     assert served.ask(SOME, "GET", f"{JOBS}/mine").json()["state"] == "queued"
     assert [job["id"] for job in served.ask(EVERYONE, "GET", JOBS).json()["extracts"]] == ["mine"]
     same_id = served.ask(READER, "POST", JOBS, json={"id": "mine"})
-    assert same_id.json()["code"] == "extract-job-differs"
+    assert same_id.json()["code"] == "extract-job-unusable"
 
 
 def test_the_request_of_a_job_is_for_the_rows_that_its_caller_saw(served: SimpleNamespace) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.errors import ExtractsBusy
+from thermocline.errors import ServerBusy
 from thermocline.serving.http.extract_slots import ExtractSlots
 from thermocline.settings import ServingSettings
 
@@ -27,7 +27,7 @@ def test_a_caller_who_leaves_while_others_wait_before_it_gives_up_its_place(tmp_
             first, second = asyncio.create_task(call()), asyncio.create_task(call(is_gone=True))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            with pytest.raises(ExtractsBusy):
+            with pytest.raises(ServerBusy):
                 await call()
             has_left.set()
             await second

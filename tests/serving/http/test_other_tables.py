@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.serving.conftest import PROFILES, World
-from thermocline.errors import NoKey
+from thermocline.errors import BadParameter
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.serving.http.app import create_app
@@ -109,7 +109,7 @@ def test_lookups_in_a_table_without_a_key_are_refused_and_point_to_extracts() ->
         lambda: entities_of(EVENTS, []),
         lambda: entities_of(EVENTS, [{"user_id": "u1"}]),
     ):
-        with pytest.raises(NoKey) as raised:
+        with pytest.raises(BadParameter) as raised:
             ask()
         assert raised.value.next == "thermocline extract profiles"
 

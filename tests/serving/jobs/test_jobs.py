@@ -182,7 +182,7 @@ def test_a_start_is_the_same_job_under_its_id_and_refused_for_another_extract(
     assert served.client.post(JOBS, json={"id": "one", "columns": ["key"]}).json() == first
     assert len(served.client.get(JOBS).json()["extracts"]) == 1
     other = served.client.post(JOBS, json={"id": "one"})
-    assert (other.status_code, other.json()["code"]) == (409, "extract-job-differs")
+    assert (other.status_code, other.json()["code"]) == (409, "extract-job-unusable")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_wrong_job_is_refused(served: SimpleNamespace, body: dict[str, Any]) -
 def test_jobs_beyond_the_bound_are_refused(served: SimpleNamespace) -> None:
     answers = [served.client.post(JOBS, json={"id": f"job-{number}"}) for number in range(4)]
     assert [answer.status_code for answer in answers] == [202, 202, 202, 503]
-    assert answers[-1].json()["code"] == "extracts-busy"
+    assert answers[-1].json()["code"] == "server-busy"
     assert answers[-1].headers["Retry-After"]
 
 
@@ -323,7 +323,7 @@ def test_the_files_of_a_job_that_is_not_complete_are_not_given(served: SimpleNam
     with store.files(job).sink(file.name) as sink:
         sink.write(b"PAR1")
     answer = served.client.get(f"{JOBS}/one/files/{file.name}")
-    assert (answer.status_code, answer.json()["code"]) == (404, "extract-job-not-found")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
 
 
 def test_a_job_whose_record_can_not_be_saved_holds_nothing_of_the_table(
@@ -356,7 +356,7 @@ def test_jobs_go_when_their_retention_is_over(served: SimpleNamespace) -> None:
     assert served.client.get(f"{JOBS}/one").status_code == 200
     served.world.clock.advance(2)
     runner.step()
-    assert served.client.get(f"{JOBS}/one").json()["code"] == "extract-job-not-found"
+    assert served.client.get(f"{JOBS}/one").json()["code"] == "not-found"
     assert not (served.world.folder / "jobs" / "profiles" / "one").exists()
     assert not served.store or not served.store.names()
 
@@ -468,7 +468,7 @@ def test_extracts_beyond_the_bound_are_refused_while_others_wait(served: SimpleN
         for number in range(count)
     ]
     answer = served.client.post("/v1/tables/profiles/extract")
-    assert (answer.status_code, answer.json()["code"]) == (503, "extracts-busy")
+    assert (answer.status_code, answer.json()["code"]) == (503, "server-busy")
     assert answer.headers["Retry-After"]
     for place in places:
         assert place is not None

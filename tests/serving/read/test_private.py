@@ -17,15 +17,13 @@ from tests.manual_clock import ManualClock
 from tests.partition_spec import partition_spec_of
 from thermocline.errors import (
     BadParameter,
-    ChangesUnknown,
     KafkaUnreachable,
+    LogReplaced,
     NotReady,
     ReadAfterTimeout,
     ReadPointGone,
     RowNotFound,
-    SeamBeyondLog,
     TombstonesGone,
-    TopicReplaced,
 )
 from thermocline.iceberg import catalog as catalogs
 from thermocline.iceberg import leases
@@ -272,11 +270,11 @@ def test_a_read_point_that_is_not_there_is_refused(private_world: SimpleNamespac
 
 def test_a_log_that_does_not_fit_the_table_is_refused(private_world: SimpleNamespace) -> None:
     private_world.log.topic_id = "another"
-    with pytest.raises(TopicReplaced):
+    with pytest.raises(LogReplaced):
         _extracted(private_world)
     private_world.log.topic_id = "topic-1"
     private_world.world.logs[0].clear()
-    with pytest.raises(SeamBeyondLog):
+    with pytest.raises(LogReplaced):
         _extracted(private_world)
 
 
@@ -524,7 +522,7 @@ def test_changes_that_history_or_log_do_not_tell_are_refused_with_the_reason(
 ) -> None:
     _, point = _extracted(private_world)
     point = UNTOLD[reason](private_world, point)
-    with pytest.raises(ChangesUnknown, match=reason) as refused:
+    with pytest.raises(ReadPointGone, match=reason) as refused:
         _changed(private_world, point)
     assert "thermocline extract profiles" in refused.value.next
 
@@ -548,5 +546,5 @@ def test_changes_of_which_tombstones_may_be_gone_are_refused(
         private_world.log.while_it_is_read = pass_on
     else:
         pass_on()
-    with pytest.raises(ChangesUnknown, match="tombstones"):
+    with pytest.raises(ReadPointGone, match="tombstones"):
         _changed(private_world, point)

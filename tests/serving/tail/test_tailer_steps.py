@@ -92,7 +92,7 @@ def test_records_of_a_topic_that_was_made_again_are_not_taken_once_it_is_known(
 
     monkeypatch.setattr(FakeTail, "poll", grown)
     status = stepped.turn(4)
-    assert status["problem"]["code"] == "topic-replaced"
+    assert status["problem"]["code"] == "log-replaced"
     assert (status["positions"]["profiles"]["0"], status["hot_records"]) == (101, 1)
 
 
@@ -111,7 +111,7 @@ def test_a_topic_that_is_made_again_between_two_questions_is_noticed(
     monkeypatch.undo()
     stepped.kafka.log.add(P0, (1, "b", "k"), "of another topic", 0)
     status = stepped.turn(4)
-    assert status["problem"]["code"] == "topic-replaced"
+    assert status["problem"]["code"] == "log-replaced"
     assert status["hot_records"] == 0
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.serving.read.test_private import _changed, _commit, _extracted, _profile, _value, private_world
-from thermocline.errors import ChangesUnknown, ReadPointGone
+from thermocline.errors import ReadPointGone
 from thermocline.iceberg.catalog import SUMMARY_BAD_DIGEST
 from thermocline.rules.bad_digest import digest_of
 from thermocline.rules.decode.schema_documents import WriterSchema
@@ -34,7 +34,7 @@ def test_changes_that_ingest_applied_and_nobody_can_read_any_more_are_refused(
     _commit(private_world.table, world)
     assert set(_changed(private_world, point)) == {"u7", "u8"}
     _spoil(world, 1)
-    with pytest.raises(ChangesUnknown, match="profiles/0@1 can't be read now"):
+    with pytest.raises(ReadPointGone, match="profiles/0@1 can't be read now"):
         _changed(private_world, point)
     assert _extracted(private_world)[0]["u7"] == "committed"
 
@@ -53,7 +53,7 @@ def test_changes_pass_over_records_that_were_bad_when_they_were_ingested(
     assert set(_changed(private_world, point)) == {"u7", "u9"}
     world.logs[0][2] = world.logs[0][1]
     _spoil(world, 1)
-    with pytest.raises(ChangesUnknown, match="profiles/0@1"):
+    with pytest.raises(ReadPointGone, match="profiles/0@1"):
         _changed(private_world, point)
 
 
@@ -68,7 +68,7 @@ def test_changes_over_a_snapshot_that_does_not_say_which_records_were_bad_are_re
     _commit(private_world.table, world)
     assert set(_changed(private_world, point)) == {"u7"}
     _spoil(world, 1)
-    with pytest.raises(ChangesUnknown, match="profiles/0@1"):
+    with pytest.raises(ReadPointGone, match="profiles/0@1"):
         _changed(private_world, point)
 
 
@@ -118,5 +118,5 @@ def test_changes_are_refused_where_a_copy_may_have_a_record_whose_schema_was_gon
     rows, point = _extracted(registry_less_a_schema)
     assert rows["u7"] == "hot"
     _spoil(world, 1)
-    with pytest.raises(ChangesUnknown, match="profiles/0@1 can't be read now"):
+    with pytest.raises(ReadPointGone, match="profiles/0@1 can't be read now"):
         _changed(registry_less_a_schema, point)
