@@ -41,13 +41,13 @@ def report(read: int, offset: int = 0, **bad: int) -> ReadReport:
     return ReadReport(covered=[], records=read, bad=bad, first_bad=firsts)
 
 
-def test_a_stage_that_fails_stops_on_its_first_record_and_other_stages_do_not() -> None:
+def test_a_stage_that_fails_stops_on_its_records_and_other_stages_do_not() -> None:
     fail_on_keys = policy(OnError.parse({"key": "fail", "contract": "skip"}))
     check_bearable(fail_on_keys, [report(10, decode=3, contract=4)])
     with pytest.raises(TooManyBadRecords) as stop:
         check_bearable(fail_on_keys, [report(10, 50, decode=1, key=1), report(10, 20, decode=3, key=2)])
     assert stop.value.limits == ('on_error = "fail" for key',)
-    assert stop.value.examples == ("profiles/0@21 (key): why",)
+    assert stop.value.examples == ("profiles/0@21 (key): why", "profiles/0@51 (key): why")
 
 
 def test_the_count_is_of_the_whole_batch_and_of_all_stages() -> None:
