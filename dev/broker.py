@@ -97,7 +97,7 @@ class LocalKafka(Server):
         Raises:
             KafkaException: it does not answer.
         """
-        found = self._admin.list_topics(timeout=_REQUEST_TIMEOUT_SECONDS).topics
+        found = self.admin.list_topics(timeout=_REQUEST_TIMEOUT_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
@@ -107,7 +107,7 @@ class LocalKafka(Server):
             KafkaException: as the broker says, for one that a topic of this name exists.
         """
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        self._admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_SECONDS)[name].result(
+        self.admin.create_topics([topic], operation_timeout=_REQUEST_TIMEOUT_SECONDS)[name].result(
             _REQUEST_TIMEOUT_SECONDS
         )
 
@@ -117,13 +117,16 @@ class LocalKafka(Server):
         Raises:
             KafkaException: as the broker says, for one that there is no such topic.
         """
-        self._admin.delete_topics([name], operation_timeout=_REQUEST_TIMEOUT_SECONDS)[name].result(
+        self.admin.delete_topics([name], operation_timeout=_REQUEST_TIMEOUT_SECONDS)[name].result(
             _REQUEST_TIMEOUT_SECONDS
         )
 
     @property
-    def _admin(self) -> AdminClient:
-        """Kept: a client that is collected while one of its futures is awaited never answers."""
+    def admin(self) -> AdminClient:
+        """A client for what this class has no method for.
+
+        It is kept: one that is collected while one of its futures is awaited never answers.
+        """
         if self._admin_client is None:
             self._admin_client = AdminClient(
                 {
@@ -137,7 +140,7 @@ class LocalKafka(Server):
 
     def _answers(self) -> bool:
         try:
-            return bool(self._admin.list_topics(timeout=1.0).brokers)
+            return bool(self.admin.list_topics(timeout=1.0).brokers)
         except KafkaException:
             return False
 

@@ -195,11 +195,18 @@ class Stack:
         self.run("table-create", "table", "create", TABLE)
 
     def command(
-        self, log_name: str, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        log_name: str,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        config_path: Path | None = None,
     ) -> Command:
-        """Start a ``thermocline`` command on this configuration, with more environment variables."""
+        """Start a ``thermocline`` command, with more environment variables, and stop it with the stack.
+
+        It runs on the stack's configuration unless ``config_path`` names another one.
+        """
         log_path = self.folder / f"{log_name}.log"
-        started = Command(self.config_path, log_path, *arguments, environment=environment)
+        started = Command(config_path or self.config_path, log_path, *arguments, environment=environment)
         self._commands.append(started)
         return started
 

@@ -91,7 +91,7 @@ class Live:
 
     @property
     def admin(self) -> AdminClient:
-        return self.stack.kafka._admin
+        return self.stack.kafka.admin
 
     def run(self, *arguments: str) -> int:
         """A command as a user types it, in this process; its exit code."""
@@ -138,27 +138,27 @@ class Live:
         return self.log.describe([self.name])[self.name].partitions
 
     def rows(self) -> Rows:
-        rows = self._table().scan().to_arrow().to_pylist()
+        rows = self.table().scan().to_arrow().to_pylist()
         by_key = {(row["app_id"], row["user_id"], row["key"]): row["value"] for row in rows}
         assert len(by_key) == len(rows), "a key is live twice"
         return by_key
 
     def state(self) -> SnapshotState:
-        return current_state(self._table(), self.name)
+        return current_state(self.table(), self.name)
 
     def summary(self) -> Mapping[str, str]:
-        newest = self._table().current_snapshot()
+        newest = self.table().current_snapshot()
         assert newest is not None
         assert newest.summary is not None
         return newest.summary.additional_properties
 
     def newest_id(self) -> int:
-        newest = self._table().current_snapshot()
+        newest = self.table().current_snapshot()
         assert newest is not None
         return newest.snapshot_id
 
     def property_of(self, name: str) -> str:
-        return self._table().properties.get(name, "")
+        return self.table().properties.get(name, "")
 
     def cut(self, offsets: Mapping[int, int]) -> None:
         """Delete the records below an offset in each partition, as retention does."""
@@ -213,7 +213,7 @@ class Live:
             return bool(self.log.ends([self.name]))
         return False
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
         return load_table(open_catalog(self.settings.catalog), self.name, f"app.{self.name}")
 
 

@@ -33,10 +33,8 @@ class Several:
     def command(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
         """A command on all of them; it ends with the stack."""
         self._commands += 1
-        log = self.stack.folder / f"several-{self._commands}.log"
-        started = Command(self.config, log, *arguments, environment=environment)
-        self.stack._commands.append(started)
-        return started
+        log_name = f"several-{self._commands}"
+        return self.stack.command(log_name, *arguments, environment=environment, config_path=self.config)
 
     def write(self, number: int) -> None:
         """A batch into each table."""

@@ -115,9 +115,9 @@ def configure(stack: Stack, columns: dict[str, str], **settings: Any) -> None:
 
 def exit_code(stack: Stack, *arguments: str) -> tuple[int, str]:
     """A command's exit code and all that it said."""
-    command = stack.command(f"command-{len(list(stack.folder.glob('command-*')))}", *arguments)
+    log_path = stack.folder / f"command-{len(list(stack.folder.glob('command-*')))}.log"
+    command = Command(stack.config_path, log_path, *arguments)
     code = command.process.wait()
-    stack._commands.remove(command)
     command.stop()
     return code, command.log_path.read_text()
 

@@ -100,7 +100,7 @@ class Ingest:
         return {path for path in self._folder().rglob("*") if path.suffix in (".parquet", ".puffin")}
 
     def _folder(self) -> Path:
-        return Path(local_path(self.live._table().location()) or "") / "data"
+        return Path(local_path(self.live.table().location()) or "") / "data"
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def test_nothing_of_a_landed_commit_was_ever_deleted_and_the_totals_close(ingest
     ingest.write()
     assert ingest.live_once() is None
     check(ingest)
-    table = ingest.live._table()
+    table = ingest.live.table()
     read = 0
     for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
         state = state_of(snapshot, NAME)

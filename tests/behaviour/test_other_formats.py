@@ -125,7 +125,7 @@ class Told:
             self._give_up_a_transaction()
             self.producer.begin_transaction()
         for user, entry in entries:
-            self._produce(user, entry, partial(self._acknowledge, user, entry))
+            self.produce(user, entry, partial(self._acknowledge, user, entry))
         assert self.producer.flush(30) == 0
         if self.variant.is_transactional:
             self.producer.commit_transaction(30)
@@ -161,11 +161,11 @@ class Told:
     def _give_up_a_transaction(self) -> None:
         self.producer.begin_transaction()
         for user in ("an insert", "the same value again", "nobody"):
-            self._produce(user, ("plan", "given up"), lambda _: None)
+            self.produce(user, ("plan", "given up"), lambda _: None)
         assert self.producer.flush(30) == 0
         self.producer.abort_transaction(30)
 
-    def _produce(self, user: str, entry: Write, seen: Callable[[Place], None]) -> None:
+    def produce(self, user: str, entry: Write, seen: Callable[[Place], None]) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             partition, offset = message.partition(), message.offset()
             assert error is None
@@ -173,11 +173,11 @@ class Told:
             assert offset is not None
             seen((partition, offset))
 
-        key, value = self._bytes_of(user, entry)
+        key, value = self.bytes_of(user, entry)
         partition = len(user) % PARTITIONS
         self.producer.produce(self.variant.name, value, key, partition=partition, on_delivery=delivered)
 
-    def _bytes_of(self, user: str, entry: Write) -> tuple[bytes | None, bytes | None]:
+    def bytes_of(self, user: str, entry: Write) -> tuple[bytes | None, bytes | None]:
         if isinstance(entry, Raw):
             return entry.key, entry.value
         identity = {"app_id": APP, "user_id": user, "key": entry[0]}
@@ -349,7 +349,7 @@ def test_every_record_is_accounted_for_and_bad_ones_meet_their_stages_fate(
 
 
 def stages_of_bad(definition: LiveTable, one: Told) -> list[Stage]:
-    records = [one._bytes_of(user, entry) for user, entry in one.log.values()]
+    records = [one.bytes_of(user, entry) for user, entry in one.log.values()]
     decoded = decoder_for(definition).decode([key for key, _ in records], [value for _, value in records])
     return [bad.stage for bad in decoded.bad]
 

@@ -111,7 +111,7 @@ def test_the_record_that_kafka_was_given_last_wins_whenever_the_table_is_read(
     assert entry.run([*config, "table", "create", "relocated"]) == 0
     now_ms = int(time.time() * 1000)
     send(settings, [(number, 1) for number in range(20)], now_ms)
-    stack.kafka._admin.create_partitions([NewPartitions("relocated", 6)])["relocated"].result(30)
+    stack.kafka.admin.create_partitions([NewPartitions("relocated", 6)])["relocated"].result(30)
     while len(Log(settings.kafka).ends(["relocated"])) < 6:
         time.sleep(0.05)
     send(settings, [(number, 2) for number in range(20)], now_ms + 1_000)

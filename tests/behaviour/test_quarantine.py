@@ -95,7 +95,7 @@ class Scores(Live):
         return stop.value
 
     def scores(self) -> dict[str, int]:
-        found = self._table().scan().to_arrow().to_pylist()
+        found = self.table().scan().to_arrow().to_pylist()
         by_user = {row["user_id"]: row["score"] for row in found}
         assert len(by_user) == len(found), "a key is live twice"
         return by_user
@@ -241,9 +241,7 @@ def test_bad_records_are_in_quarantine_and_in_the_dead_letter_topic_before_the_b
     stack.kafka.create_topic("letters", 2)
     live = new_scores(more='dead_letter_topic = "letters"')
     key, value = key_bytes((APP, "u1", "plan")), b"\x00garbage"
-    live.topic._producer.produce(
-        live.name, value, key, partition=1, headers=[("trace", b"\x01"), ("no", None)]
-    )
+    live.topic.send_raw(key, value, partition=1, headers=[("trace", b"\x01"), ("no", None)])
     live.put("u1", 1, partition=1)
     with monkeypatch.context() as patch:
         patch.setattr(Committer, "commit", crash)
@@ -679,7 +677,7 @@ def test_a_table_without_a_key_takes_each_record_once(
     replayed = show(live, "replay", "--all")
 
     assert outcomes(replayed) == {"0@1": "already applied", "0@2": "applied"}
-    rows = live._table().scan().to_arrow().to_pylist()
+    rows = live.table().scan().to_arrow().to_pylist()
     assert sorted((row["_kafka_offset"], row["score"]) for row in rows) == [
         (0, 1),
         (1, LARGE),

@@ -240,9 +240,9 @@ def test_a_table_rolled_back_by_spark(
     for options in ((*current, "--onto", str(later)), ("--onto", str(first))):
         assert live.run("ingest", "rebase", live.name, *options) == NotConfirmed.exit_code
         assert typed(live, stop) in capsys.readouterr().err
-    snapshots = len(live._table().snapshots())
+    snapshots = len(live.table().snapshots())
     assert live.run_next(stop) == 0
-    assert len(live._table().snapshots()) == snapshots + 1, "going on and the note of it are one commit"
+    assert len(live.table().snapshots()) == snapshots + 1, "going on and the note of it are one commit"
     assert json.loads(live.summary()[SUMMARY_ACCEPTED])["code"] == "foreign-snapshot"
     assert live.run_next(stop) == ExitCode.NOTHING_TO_DO
     live.ingest()
@@ -759,7 +759,7 @@ def test_accepting_takes_the_table_from_nobody(new_live: Callable[..., Live]) ->
     assert live.newest_id() == newest
     live.write(USERS, "one")
     live.cut({0: 3})
-    table = live._table()
+    table = live.table()
     lease = OwnerLease(table.io, table.location(), live.name, 60, SystemClock(), lambda _: None)
     lease.hold(1)
     try:

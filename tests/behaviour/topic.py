@@ -42,9 +42,15 @@ class Topic:
             on_delivery=self.oracle.on_delivery,
         )
 
-    def send_raw(self, key: bytes | None, value: bytes | None, partition: int = 0) -> None:
+    def send_raw(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int = 0,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
         """Any bytes; the oracle doesn't hear of them."""
-        self._producer.produce(self.name, value, key, partition=partition)
+        self._producer.produce(self.name, value, key, partition=partition, headers=headers)
 
     def flush(self) -> str:
         """Wait until the broker has all of it; the ``Thermocline-Read-After`` that asks for it."""

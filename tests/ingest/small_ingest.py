@@ -112,7 +112,7 @@ class Ingest:
             records.append((offset, key, value))
             after.pop(key, None) if value is None else after.update({key: value})
         end = records[-1][0] + 1
-        files = self._run(records_of(self.definition, records))
+        files = self.run_tasks(records_of(self.definition, records))
         change = TableChange(
             seam=Seam({(NAME, 0): end}),
             cluster_id="cluster",
@@ -138,7 +138,7 @@ class Ingest:
         """Every bucket's live rows in one file, which is written, in place of all that it has."""
         parts = []
         for bucket, files in by_bucket(self.files()).items():
-            rows = pa.concat_tables(self._live_rows(file) for file in files).sort_by("_key")
+            rows = pa.concat_tables(self.live_rows(file) for file in files).sort_by("_key")
             path = f"{self.owned.table.location()}/data/bucket={bucket}/{uuid.uuid4()}.parquet"
             part = FileBucket(bucket, self.definition.buckets)
             io = self.owned.table.io
@@ -146,7 +146,7 @@ class Ingest:
             parts.append(BucketResult(bucket, added, removed=tuple(files)))
         return replace(TableChange.carrying_on(self.owned.state), kind="rewrite", files=parts)
 
-    def _live_rows(self, file: DataFile) -> pa.Table:
+    def live_rows(self, file: DataFile) -> pa.Table:
         deleted = read_deletes(self.owned.table.io, file.deletes) if file.deletes else BitMap()
         stored = pq.read_table(local_path(file.path), partitioning=None)
         rows = stored.take(pa.array([at for at in range(file.rows) if at not in deleted], pa.int64()))
@@ -155,7 +155,7 @@ class Ingest:
         schema = self.definition.records_schema
         return rows.select(schema.names).cast(schema)
 
-    def _run(self, records: pa.Table) -> list[BucketResult]:
+    def run_tasks(self, records: pa.Table) -> list[BucketResult]:
         table, files = self.owned.table, with_held(by_bucket(self.files()), self.held)
         of_bucket = pa.array(buckets(self.definition, records.column(self.definition.bucket_column.name)))
         return [

@@ -190,7 +190,7 @@ def test_files_of_both_numbers_are_rewritten_by_others_and_a_keys_history_is_tol
     table, io, definition = ingest.java_table(), ingest.owned.table.io, ingest.definition
     parts = []
     for old in ingest.rewrite().files:
-        rows = pa.concat_tables([ingest._live_rows(file) for file in old.removed]).sort_by("_key")
+        rows = pa.concat_tables([ingest.live_rows(file) for file in old.removed]).sort_by("_key")
         of_bucket = buckets_of(definition, rows.column("user_id"), 4)
         for number in set(of_bucket.tolist()):
             path = f"{ingest.owned.table.location()}/data/theirs-{uuid.uuid4()}.parquet"

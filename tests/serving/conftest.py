@@ -95,9 +95,9 @@ class World:
 
     @cached_property
     def tier(self) -> HotTier:
-        return self._open_tier()
+        return self.open_tier()
 
-    def _open_tier(self, may_continue: bool = True) -> HotTier:
+    def open_tier(self, may_continue: bool = True) -> HotTier:
         source = source_of(self.table, self.state)
         return HotTier.open(
             self.hot_folder, self.definition, self.tailed, self.clock, may_continue, source=source
@@ -122,7 +122,7 @@ class World:
         """The hot tier takes in all that was produced."""
         batch = []
         for partition, log in enumerate(self.logs):
-            chunk = self._chunk(partition, self.tailed[(TOPIC, partition)], len(log))
+            chunk = self.chunk(partition, self.tailed[(TOPIC, partition)], len(log))
             batch.append((chunk, self.decoder.decode(chunk.keys, chunk.values)))
         now = self.clock.monotonic()
         with self.lock:
@@ -133,7 +133,7 @@ class World:
         """The hot tier is given up, since it can't be used from ``start`` on, and begun again there."""
         self.tier.close()
         self.tailed = start
-        self.tier = self._open_tier(may_continue)
+        self.tier = self.open_tier(may_continue)
         assert self.tier.end == start
 
     def alter(self, definition: LiveTable) -> None:
@@ -147,10 +147,11 @@ class World:
         """A snapshot that contains the log up to a seam, the whole of it by default; not yet published."""
         up_to = up_to or self.end
         tables = [
-            self._records(self._chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)])) for p in range(PARTITIONS)
+            self.records_in(self.chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)]))
+            for p in range(PARTITIONS)
         ]
         if self.definition.sequence_by:
-            self._commit_as_ingest(pa.concat_tables(tables))
+            self.commit_as_ingest(pa.concat_tables(tables))
             self.seam = up_to
             return
         winners = fold(pa.concat_tables(tables)).winners
@@ -169,7 +170,7 @@ class World:
         self.snapshots[len(self.snapshots) + 1] = tuple(sorted(files, key=lambda f: (f.bucket, f.path)))
         self.seam = up_to
 
-    def _commit_as_ingest(self, records: pa.Table) -> None:
+    def commit_as_ingest(self, records: pa.Table) -> None:
         numbers = buckets(self.definition, records.column(self.definition.bucket_column.name))
         files = by_bucket(self.snapshots.get(self.newest, ()))
         done = [
@@ -250,14 +251,14 @@ class World:
                     states[place] = (sequence, None if fields.get("op") == "D" else row)
         return {place: row for place, (_, row) in states.items() if row is not None}
 
-    def _chunk(self, partition: int, first: int, end: int) -> RecordChunk:
+    def chunk(self, partition: int, first: int, end: int) -> RecordChunk:
         part = self.logs[partition][first:end]
         keys: list[bytes | None] = [key for key, _, _ in part]
         values = [value for _, value, _ in part]
         times = [timestamp_ms for _, _, timestamp_ms in part]
         return RecordChunk(TOPIC, partition, keys, values, list(range(first, end)), times)
 
-    def _records(self, chunk: RecordChunk) -> pa.Table:
+    def records_in(self, chunk: RecordChunk) -> pa.Table:
         decoded = self.decoder.decode(chunk.keys, chunk.values)
         assert not decoded.bad, decoded.bad
         return records_table(

@@ -69,7 +69,7 @@ class Faults:
     def begin(self, fault: Fault) -> Heal | None:
         """Brings it about; what takes it back, if anything does. Raises nothing that a fault explains."""
         try:
-            heal = self._by_kind[fault.kind](self, fault)
+            heal = self.by_kind[fault.kind](self, fault)
         except (ProcessLookupError, psutil.NoSuchProcess, NothingThere):
             self.missed[fault.kind] += 1
             return None
@@ -334,7 +334,7 @@ class Faults:
             raise NothingThere from error
         return lambda: transaction.end(is_committed)
 
-    _by_kind: Final[dict[str, Callable[[Faults, Fault], Heal | None]]] = {
+    by_kind: Final[dict[str, Callable[[Faults, Fault], Heal | None]]] = {
         "owner killed": _kill_owner,
         "owner and all its processes killed": _kill_owner_whole,
         "owner frozen": _freeze_owner,

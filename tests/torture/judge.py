@@ -78,11 +78,13 @@ class Findings:
 class Judge:
     """Takes answers of several sessions, in the order of each, and notes what is wrong with them."""
 
-    def __init__(self, truth: Truth, findings: Findings) -> None:
+    def __init__(
+        self, truth: Truth, findings: Findings, patience_seconds: float = LEDGER_SECONDS_MAX
+    ) -> None:
         self.judged: Counter[str] = Counter()
         self._truth = truth
         self._findings = findings
-        self._patience_seconds = LEDGER_SECONDS_MAX
+        self._patience_seconds = patience_seconds
         self._reached: dict[str, Seam] = {}
         self._waiting: queue.Queue[Answer | None] = queue.Queue(WAITING_MAX)
         self._thread = threading.Thread(target=self._run, name="judge", daemon=True)

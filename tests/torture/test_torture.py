@@ -91,12 +91,11 @@ def test_each_lie_is_noticed(judge: Judge, findings: Findings, wrong: list[Answe
     assert [line.partition(":")[0] for line in findings.lines] == [kind]
 
 
-def test_an_answer_beyond_all_that_the_log_holds_is_noticed(
-    judge: Judge, findings: Findings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(judge, "_patience_seconds", 0.0)
+def test_an_answer_beyond_all_that_the_log_holds_is_noticed(ledger: Ledger, findings: Findings) -> None:
+    judge = Judge(ledger, findings, patience_seconds=0.0)
+    judge.start()
     judge.take(answer(9))
-    judge.settle()
+    judge.stop()
     assert [line.partition(":")[0] for line in findings.lines] == ["beyond the log"]
 
 
@@ -107,7 +106,7 @@ def test_the_same_seed_draws_the_same_faults_and_another_one_others() -> None:
 
 def test_every_kind_of_fault_is_drawn_and_can_be_brought_about() -> None:
     drawn = Counter(fault.kind for played in islice(rounds(1), 400) for fault in played.faults)
-    assert drawn.keys() == KINDS.keys() == Faults._by_kind.keys()
+    assert drawn.keys() == KINDS.keys() == Faults.by_kind.keys()
     without = {
         fault.kind for played in islice(rounds(1, frozenset({"disk"})), 400) for fault in played.faults
     }

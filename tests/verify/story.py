@@ -120,6 +120,10 @@ class Story:
             self.log.setdefault(place, []).append(record)
             self._next[place] = offset + 1
 
+    def ends(self) -> Seam:
+        """Of the log, by partition."""
+        return Seam({(TOPIC, p): self._next.get((TOPIC, p), 0) for p in range(self.partitions)})
+
     def commit(self) -> None:
         """Reads some more of each partition."""
         before, ends = self.seams[-1], {}
@@ -173,7 +177,7 @@ class Story:
                     if other.user == record.user
                     and other is not record
                     and other.offset < seam.get(other.place)
-                    and (self._was_good(other) or self.rows.get(other.user) is other)
+                    and (self.was_good(other) or self.rows.get(other.user) is other)
                 ]
                 if all(self._is_before(other, record) for other in others):
                     self._apply(record)
@@ -267,7 +271,7 @@ class Story:
         elif not (self.suppresses and live is not None and live.score == record.score):
             self.rows[record.user] = record
 
-    def _was_good(self, record: Record) -> bool:
+    def was_good(self, record: Record) -> bool:
         batch = self._batch_of.get((record.place, record.offset), 0)
         return bool(batch) and record.is_good(self.versions[batch])
 

@@ -51,7 +51,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) 
 
 def found(live: Live) -> list[str]:
     """What the structure of a table shows."""
-    table = live._table()
+    table = live.table()
     findings = structure_findings(table, definition_of(table, live.name), lambda _what, _done, _total: None)
     return [f"{one.code}: {one.what}" for one in findings]
 
@@ -69,8 +69,8 @@ def expire_all_but_the_newest(metadata: Json) -> None:
 
 
 def damage_of(live: Live) -> Damage:
-    table = live._table()
-    return Damage(live._table, definition_of(table, live.name), live.stack.folder / "data" / "catalog.db")
+    table = live.table()
+    return Damage(live.table, definition_of(table, live.name), live.stack.folder / "data" / "catalog.db")
 
 
 @pytest.mark.full
@@ -156,7 +156,7 @@ def test_records_that_are_lost_from_the_quarantine_are_found(stack: Stack, jvm: 
     live.topic.flush()
     live.ingest()
     assert found(live) == []
-    catalog = live._table().catalog
+    catalog = live.table().catalog
     quarantine = catalog.load_table("app.bad_quarantine")
     catalog.drop_table("app.bad_quarantine")
     (lost,) = found(live)
@@ -178,7 +178,7 @@ def test_a_quarantine_whose_old_snapshots_expired_is_checked_from_there_on(stack
     bad_batch()
     assert live.run("quarantine", "purge", live.name, "--all", "--yes") == 0
     bad_batch()
-    catalog = live._table().catalog
+    catalog = live.table().catalog
     load = partial(catalog.load_table, "app.tended_quarantine")
     tend_quarantine(load, HOURS, HOURS, ManualClock(int(1000 * (time.time() + 2 * HOURS))))
     (oldest,) = load().snapshots()
@@ -243,7 +243,7 @@ def test_the_undamaged_table_agrees_and_its_history_is_told(
     assert (report["differences"], code) == ({}, ExitCode.DONE)
     keys = [key_of(damage, user) for user in (0, 4, 99)]
     told = histories_of(
-        live._table(),
+        live.table(),
         live.log,
         lambda ranges: read_ranges(live.settings.kafka.client_config(), ranges),
         damage.definition,

@@ -87,9 +87,9 @@ def test_the_rows_at_any_later_read_point_are_those_of_a_replay(moves: bool, is_
         for _ in range(4):
             snapshot = story.chance.randrange(base, len(story.seams))
             seam = story.seams[snapshot]
+            log = story.ends()
             ends = {
-                (TOPIC, p): story.chance.randint(seam.get((TOPIC, p)), story._next.get((TOPIC, p), 0))
-                for p in range(3)
+                (TOPIC, p): story.chance.randint(seam.get((TOPIC, p)), log.get((TOPIC, p))) for p in range(3)
             }
             point = ReadPoint(snapshot, seam, Seam(ends))
             wanted = rows_at(story, snapshot, point.end)
@@ -109,7 +109,7 @@ def test_an_extract_over_partial_records_is_what_the_log_says() -> None:
     """Goal: what the records beyond the seam leave as it is, is as the table has it."""
     for seed in range(10):
         story = told(seed, moves=False, is_partial=True)
-        ends = Seam({(TOPIC, p): story._next.get((TOPIC, p), 0) for p in range(3)})
+        ends = story.ends()
         point = ReadPoint(5, story.seams[5], ends)
         at_the_end = story_at(story, 5, ends)
         with closing(Staging(None, story.reading().definition, MEMORY_BYTES_MIN)) as staging:
@@ -132,7 +132,7 @@ def test_an_extract_over_partial_records_is_what_the_log_says() -> None:
 def test_partial_records_that_no_later_answer_needs_are_forgotten_and_not_what_they_set() -> None:
     story = told(5, moves=False, is_partial=True)
     kept = entities(story, 1)
-    middle, end = story.seams[3], Seam({(TOPIC, p): story._next.get((TOPIC, p), 0) for p in range(3)})
+    middle, end = story.seams[3], story.ends()
     count = kept.records
     kept.forget(middle)
     assert kept.records < count
@@ -147,7 +147,7 @@ def test_records_that_no_later_answer_needs_are_forgotten() -> None:
     """Goal: answers from further on are judged the same, and fewer records are kept."""
     story = told(3, moves=False)
     kept = entities(story, 1)
-    ends = Seam({(TOPIC, p): story._next.get((TOPIC, p), 0) for p in range(3)})
+    ends = story.ends()
     point = ReadPoint(5, story.seams[5], ends)
     users = [f"u{number}" for number in range(6)]
     before = [kept.rows_at(entity_of(user), point, lambda _: None) for user in users]

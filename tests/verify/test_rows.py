@@ -218,7 +218,7 @@ def may_have_been_replayed(story: Story, user: str) -> bool:
 
 def read_by(story: Story) -> list[Record]:
     """The records that were good when the table read them, of one partition a key."""
-    return [record for records in story.log.values() for record in records if story._was_good(record)]
+    return [record for records in story.log.values() for record in records if story.was_good(record)]
 
 
 DAMAGES: dict[str, Callable[[Story], str | None]] = {

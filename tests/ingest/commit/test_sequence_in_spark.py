@@ -70,7 +70,7 @@ def test_spark_shows_no_delete_that_is_remembered(folder: Path, spark: SparkSess
         for key, sequence, text in events:
             if sequence >= state.get(key, (-1, None))[0]:
                 state[key] = (sequence, text)
-        done = ingest._run(records_of(ingest.definition, events, first))
+        done = ingest.run_tasks(records_of(ingest.definition, events, first))
         counts = {"applied": done[0].applied, "superseded": done[0].superseded}
         end = first + len(events)
         change = TableChange(

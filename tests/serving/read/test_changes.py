@@ -50,7 +50,7 @@ def _changes(world: Any, table: ServedTable, wanted: Wanted) -> Changes:
     source = source_of(world.table, world.state)
     tier = HotTier.open(folder, world.definition, since, world.clock, source=source)
     pin = hold(folder, "profiles", cold.index.snapshot_id, cold.index.seam, world.clock)
-    chunks = [world._chunk(p, since[("profiles", p)], len(log)) for p, log in enumerate(world.logs)]
+    chunks = [world.chunk(p, since[("profiles", p)], len(log)) for p, log in enumerate(world.logs)]
     batch = [(chunk, world.decoder.decode(chunk.keys, chunk.values)) for chunk in chunks]
     tier.append(batch, world.end, {("profiles", p): 0.0 for p in range(3)})
     tier.seal()
@@ -61,9 +61,10 @@ def _changes(world: Any, table: ServedTable, wanted: Wanted) -> Changes:
 def _commit(world: Any, up_to: Seam) -> None:
     """By the tasks of ingest, which merge small files and remember deletes."""
     parts = [
-        world._records(world._chunk(p, world.seam[("profiles", p)], up_to[("profiles", p)])) for p in range(3)
+        world.records_in(world.chunk(p, world.seam[("profiles", p)], up_to[("profiles", p)]))
+        for p in range(3)
     ]
-    world._commit_as_ingest(pa.concat_tables(parts))
+    world.commit_as_ingest(pa.concat_tables(parts))
     world.seam = up_to
     world.publish()
 

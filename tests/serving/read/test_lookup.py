@@ -270,7 +270,7 @@ def test_a_reader_moves_to_a_tier_that_was_begun_where_the_one_before_was_remove
     reader.refresh()
     assert _values(reader, user_id="u1") == {"k": "before"}
     world.tailed = world.seam
-    world.tier = world._open_tier()
+    world.tier = world.open_tier()
     world.produce(_profile("u1", "k"), _value("after"))
     world.tail()
     reader.refresh()

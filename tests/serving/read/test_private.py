@@ -80,7 +80,7 @@ class LogOf:
         for part in ranges:
             for offset in range(part.first, part.end):
                 if (part.partition, offset) not in self.dropped:
-                    yield self.world._chunk(part.partition, offset, offset + 1)
+                    yield self.world.chunk(part.partition, offset, offset + 1)
 
 
 @pytest.fixture
@@ -118,26 +118,26 @@ def private_world(
         properties={catalogs.DEFINITION_PROPERTY: definition.to_json()},
     )
     for number in range(3):
-        world.produce(_profile(f"u{number}"), _value("cold"), partition=number)
-    _commit(table, world)
+        world.produce(key_of(f"u{number}"), value_of("cold"), partition=number)
+    commit(table, world)
     log = LogOf(world)
     monkeypatch.setattr(private, "Log", lambda _: log)
     monkeypatch.setattr("thermocline.serving.tail.feed.read_ranges", log.read)
     return SimpleNamespace(world=world, settings=settings, table=table, log=log)
 
 
-def _profile(user: str) -> dict[str, Any]:
+def key_of(user: str) -> dict[str, Any]:
     return {"app_id": 7, "user_id": user, "key": "k"}
 
 
-def _value(text: str) -> dict[str, Any]:
+def value_of(text: str) -> dict[str, Any]:
     return {"value": text, "updated_at": "2026-01-02T03:04:05Z"}
 
 
-def _commit(table: Table, world: Any, **more: str) -> None:
+def commit(table: Table, world: Any, **more: str) -> None:
     """Appends what was produced since the seam, as ingest would, but for deletes."""
     parts = [
-        world._records(world._chunk(p, world.seam[("profiles", p)], len(world.logs[p]))) for p in range(3)
+        world.records_in(world.chunk(p, world.seam[("profiles", p)], len(world.logs[p]))) for p in range(3)
     ]
     records = pa.concat_tables(parts).select(world.definition.table_schema.names)
     summary = {
@@ -155,7 +155,7 @@ def _commit(table: Table, world: Any, **more: str) -> None:
     world.seam = world.end
 
 
-def _extracted(
+def extracted(
     private_world: SimpleNamespace, at: ReadPoint | None = None
 ) -> tuple[dict[str, str], ReadPoint]:
     sink = io.BytesIO()
@@ -198,7 +198,7 @@ def test_a_read_that_fails_leaves_no_thread_and_no_folder_behind(
     private_world.log.while_it_is_read = lambda: (_ for _ in ()).throw(
         KafkaUnreachable(bootstrap_servers="b", detail="refused")
     )
-    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(key_of("u0"), value_of("hot"))
     with (
         pytest.raises(KafkaUnreachable),
         private.opened(private_world.settings, "profiles", within=folder),
@@ -213,15 +213,15 @@ def test_a_read_that_fails_leaves_no_thread_and_no_folder_behind(
 
 def test_a_command_answers_as_of_the_logs_end(private_world: SimpleNamespace) -> None:
     world = private_world.world
-    world.produce(_profile("u0"), _value("hot"))
-    world.produce(_profile("u1"), None, partition=1)
+    world.produce(key_of("u0"), value_of("hot"))
+    world.produce(key_of("u1"), None, partition=1)
     answer = private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u0"})
     assert [row["value"] for row in answer["rows"]] == ["hot"]
     assert answer["read_point"]["end"] == world.end.to_dict()
     assert answer["stale"] is False
     with pytest.raises(RowNotFound):
         private.lookup(private_world.settings, "profiles", {"app_id": "7", "user_id": "u1", "key": "k"})
-    rows, point = _extracted(private_world)
+    rows, point = extracted(private_world)
     assert rows == {"u0": "hot", "u2": "cold"}
     assert point.end == world.end
 
@@ -230,7 +230,7 @@ def test_a_lookup_includes_the_records_that_it_is_asked_for_or_says_where_the_lo
     private_world: SimpleNamespace,
 ) -> None:
     world, settings = private_world.world, private_world.settings
-    world.produce(_profile("u0"), {"value": 5})
+    world.produce(key_of("u0"), {"value": 5})
     entity = {"app_id": "7", "user_id": "u0"}
     answer = private.lookup(settings, "profiles", entity, "profiles/0@1")
     assert [row["value"] for row in answer["rows"]] == ["cold"]
@@ -245,18 +245,18 @@ def test_a_lookup_includes_the_records_that_it_is_asked_for_or_says_where_the_lo
 
 def test_an_extract_at_an_earlier_read_point_is_the_same_as_it_was(private_world: SimpleNamespace) -> None:
     world = private_world.world
-    world.produce(_profile("u0"), _value("hot"))
-    before, point = _extracted(private_world)
-    world.produce(_profile("u9"), _value("later"))
-    _commit(private_world.table, world)
-    world.produce(_profile("u0"), None)
-    assert _extracted(private_world, at=point) == (before, point)
-    assert "u9" in _extracted(private_world)[0]
+    world.produce(key_of("u0"), value_of("hot"))
+    before, point = extracted(private_world)
+    world.produce(key_of("u9"), value_of("later"))
+    commit(private_world.table, world)
+    world.produce(key_of("u0"), None)
+    assert extracted(private_world, at=point) == (before, point)
+    assert "u9" in extracted(private_world)[0]
 
 
 def test_a_read_point_that_is_not_there_is_refused(private_world: SimpleNamespace) -> None:
     world = private_world.world
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
     beyond = point.end.advanced({("profiles", 0): 99})
     for wrong in (
         ReadPoint(1, point.seam, point.end),
@@ -264,43 +264,43 @@ def test_a_read_point_that_is_not_there_is_refused(private_world: SimpleNamespac
         ReadPoint(point.snapshot_id, point.seam, beyond),
     ):
         with pytest.raises(ReadPointGone):
-            _extracted(private_world, at=wrong)
+            extracted(private_world, at=wrong)
     assert world.end == point.end
 
 
 def test_a_log_that_does_not_fit_the_table_is_refused(private_world: SimpleNamespace) -> None:
     private_world.log.topic_id = "another"
     with pytest.raises(LogReplaced):
-        _extracted(private_world)
+        extracted(private_world)
     private_world.log.topic_id = "topic-1"
     private_world.world.logs[0].clear()
     with pytest.raises(LogReplaced):
-        _extracted(private_world)
+        extracted(private_world)
 
 
 def test_a_log_that_may_have_dropped_tombstones_is_refused(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(key_of("u0"), value_of("hot"))
     private_world.log.is_compacted = True
-    _extracted(private_world)
+    extracted(private_world)
     two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
     monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
     with pytest.raises(TombstonesGone):
-        _extracted(private_world)
+        extracted(private_world)
 
 
 def test_an_earlier_read_point_whose_tombstones_may_be_gone_is_refused(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(key_of("u0"), value_of("hot"))
     private_world.log.is_compacted = True
-    before, point = _extracted(private_world)
-    assert _extracted(private_world, at=point) == (before, point)
+    before, point = extracted(private_world)
+    assert extracted(private_world, at=point) == (before, point)
     two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
     monkeypatch.setattr(private, "SystemClock", lambda: two_hours_later)
     with pytest.raises(ReadPointGone, match="tombstones"):
-        _extracted(private_world, at=point)
+        extracted(private_world, at=point)
 
 
 @pytest.mark.parametrize("is_earlier", [False, True])
@@ -308,9 +308,9 @@ def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, is_earlier: bool
 ) -> None:
     """Method: the process sleeps for two hours between its look at the log and its end."""
-    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(key_of("u0"), value_of("hot"))
     private_world.log.is_compacted = True
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
 
     def slept(*arguments: Any) -> Any:
         gaps = fill_until(*arguments)
@@ -320,7 +320,7 @@ def test_tombstones_that_may_go_while_the_log_is_read_refuse_the_answer(
 
     monkeypatch.setattr(private, "fill_until", slept)
     with pytest.raises(ReadPointGone if is_earlier else TombstonesGone):
-        _extracted(private_world, at=point if is_earlier else None)
+        extracted(private_world, at=point if is_earlier else None)
 
 
 @pytest.mark.parametrize(
@@ -336,17 +336,17 @@ def test_a_read_point_whose_records_a_later_one_may_have_replaced_is_refused(
     """
     world, log = private_world.world, private_world.log
     log.is_compacted, log.lag_ms = True, lag_ms
-    world.produce(_profile("u0"), _value("first"))
-    world.produce(_profile("u0"), _value("seen"))
-    before, point = _extracted(private_world)
+    world.produce(key_of("u0"), value_of("first"))
+    world.produce(key_of("u0"), value_of("seen"))
+    before, point = extracted(private_world)
     log.dropped = {(0, 1)}
     if is_cut:
-        world.produce(_profile("u0"), _value("later"))
+        world.produce(key_of("u0"), value_of("later"))
     if not is_refused:
-        assert _extracted(private_world, at=point) == (before, point)
+        assert extracted(private_world, at=point) == (before, point)
         return
     with pytest.raises(ReadPointGone, match=f"min.compaction.lag.ms of {lag_ms:,}"):
-        _extracted(private_world, at=point)
+        extracted(private_world, at=point)
 
 
 def test_a_read_point_of_a_compacted_topic_that_lost_nothing_is_read_whatever_came_since(
@@ -354,24 +354,24 @@ def test_a_read_point_of_a_compacted_topic_that_lost_nothing_is_read_whatever_ca
 ) -> None:
     world, log = private_world.world, private_world.log
     log.is_compacted = True
-    world.produce(_profile("u0"), _value("seen"))
-    before, point = _extracted(private_world)
-    world.produce(_profile("u0"), _value("later"))
-    assert _extracted(private_world, at=point) == (before, point)
+    world.produce(key_of("u0"), value_of("seen"))
+    before, point = extracted(private_world)
+    world.produce(key_of("u0"), value_of("later"))
+    assert extracted(private_world, at=point) == (before, point)
 
 
 def test_as_of_now_is_refused_where_compaction_overtakes_every_read(private_world: SimpleNamespace) -> None:
     world, log = private_world.world, private_world.log
     log.is_compacted = True
-    world.produce(_profile("u0"), _value("first"))
+    world.produce(key_of("u0"), value_of("first"))
 
     def replaced() -> None:
         log.dropped.add((0, len(world.logs[0]) - 1))
-        world.produce(_profile("u0"), _value("later"))
+        world.produce(key_of("u0"), value_of("later"))
 
     log.while_it_is_read = replaced
     with pytest.raises(NotReady, match="compaction"):
-        _extracted(private_world)
+        extracted(private_world)
 
 
 def test_as_of_now_reads_on_to_what_replaced_a_record_that_compaction_dropped_meanwhile(
@@ -380,15 +380,15 @@ def test_as_of_now_reads_on_to_what_replaced_a_record_that_compaction_dropped_me
     """Method: between the look at the log's ends and the reading, a record is replaced and dropped."""
     world, log = private_world.world, private_world.log
     log.is_compacted = True
-    world.produce(_profile("u0"), _value("first"))
+    world.produce(key_of("u0"), value_of("first"))
 
     def replaced() -> None:
         if not log.dropped:
             log.dropped = {(0, 1)}
-            world.produce(_profile("u0"), _value("later"))
+            world.produce(key_of("u0"), value_of("later"))
 
     log.while_it_is_read = replaced
-    rows, point = _extracted(private_world)
+    rows, point = extracted(private_world)
     assert rows["u0"] == "later"
     assert point.end == world.end
 
@@ -399,32 +399,32 @@ def test_tombstones_given_up_before_a_snapshot_do_not_matter_to_it(
 ) -> None:
     """Method: a table that never held all of its log, which were given up before or after."""
     world, table = private_world.world, private_world.table
-    world.produce(_profile("u0"), _value("committed"))
-    _commit(table, world, **{catalogs.SUMMARY_DRAINED: "0"})
-    world.produce(_profile("u0"), _value("hot"))
-    before, point = _extracted(private_world)
+    world.produce(key_of("u0"), value_of("committed"))
+    commit(table, world, **{catalogs.SUMMARY_DRAINED: "0"})
+    world.produce(key_of("u0"), value_of("hot"))
+    before, point = extracted(private_world)
     private_world.log.is_compacted = True
     since_ms = table.current_snapshot().timestamp_ms + (-1_000 if given_up_before else 1)
     table.transaction().set_properties(
         {catalogs.TOMBSTONES_PROPERTY: f'{{"profiles": {since_ms}}}'}
     ).commit_transaction()
     if given_up_before:
-        assert _extracted(private_world, at=point) == (before, point)
+        assert extracted(private_world, at=point) == (before, point)
     else:
         with pytest.raises(ReadPointGone):
-            _extracted(private_world, at=point)
+            extracted(private_world, at=point)
 
 
 def test_a_disk_nearly_full_is_not_called_too_much_hot_data(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    private_world.world.produce(_profile("u0"), _value("hot"))
+    private_world.world.produce(key_of("u0"), value_of("hot"))
     monkeypatch.setattr("thermocline.serving.hot.tier.DISK_FREE_BYTES_MIN", 1 << 60)
     with pytest.raises(NotReady, match="disk"):
-        _extracted(private_world)
+        extracted(private_world)
 
 
-def _changed(private_world: SimpleNamespace, since: ReadPoint) -> dict[str, tuple[str, str | None]]:
+def changes_since(private_world: SimpleNamespace, since: ReadPoint) -> dict[str, tuple[str, str | None]]:
     sink = io.BytesIO()
     wanted = Wanted(since=since)
     private.extract(private_world.settings, "profiles", wanted, "arrow", sink, None, lambda _: None)
@@ -436,17 +436,17 @@ def test_changes_are_those_of_all_records_from_the_seam_of_the_read_point_on(
     private_world: SimpleNamespace,
 ) -> None:
     world = private_world.world
-    _, first = _extracted(private_world)
-    assert _changed(private_world, first) == {}
-    world.produce(_profile("u8"), _value("committed"))
-    _commit(private_world.table, world)
-    world.produce(_profile("u0"), None)
-    world.produce(_profile("u1"), _value("hot"), partition=1)
+    _, first = extracted(private_world)
+    assert changes_since(private_world, first) == {}
+    world.produce(key_of("u8"), value_of("committed"))
+    commit(private_world.table, world)
+    world.produce(key_of("u0"), None)
+    world.produce(key_of("u1"), value_of("hot"), partition=1)
     hot = {"u0": ("delete", None), "u1": ("upsert", "hot")}
-    assert _changed(private_world, first) == {"u8": ("upsert", "committed"), **hot}
-    _, second = _extracted(private_world)
-    assert _changed(private_world, second) == hot  # given again, since they are not committed yet
-    world.produce(_profile("u9"), None)
+    assert changes_since(private_world, first) == {"u8": ("upsert", "committed"), **hot}
+    _, second = extracted(private_world)
+    assert changes_since(private_world, second) == hot  # given again, since they are not committed yet
+    world.produce(key_of("u9"), None)
     extract = private.changes(private_world.settings, "profiles", Wanted(since=second), lambda: False)
     folder = extract._spill_folder.parent
     assert sum(batch.num_rows for batch in extract.batches()) == 3
@@ -456,9 +456,9 @@ def test_changes_are_those_of_all_records_from_the_seam_of_the_read_point_on(
 
 
 def test_changes_that_nobody_waits_for_any_more_are_not_read_on(private_world: SimpleNamespace) -> None:
-    _, point = _extracted(private_world)
-    private_world.world.produce(_profile("u0"), _value("hot"))
-    private_world.world.produce(_profile("u1"), _value("hot"), partition=1)
+    _, point = extracted(private_world)
+    private_world.world.produce(key_of("u0"), value_of("hot"))
+    private_world.world.produce(key_of("u1"), value_of("hot"), partition=1)
     asked: list[bool] = []
 
     def is_abandoned() -> bool:
@@ -475,13 +475,13 @@ def test_changes_that_nobody_waits_for_any_more_are_not_read_on(private_world: S
 def _with_more(**summary: str) -> Callable[[SimpleNamespace, ReadPoint], ReadPoint]:
     """A commit that says more of itself, and an ordinary one after it."""
 
-    def commit(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
+    def commit_both(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
         for user, more in (("u7", summary), ("u8", {})):
-            private_world.world.produce(_profile(user), _value("committed"))
-            _commit(private_world.table, private_world.world, **more)
+            private_world.world.produce(key_of(user), value_of("committed"))
+            commit(private_world.table, private_world.world, **more)
         return point
 
-    return commit
+    return commit_both
 
 
 def _trimmed(private_world: SimpleNamespace, point: ReadPoint) -> ReadPoint:
@@ -520,10 +520,10 @@ UNTOLD: dict[str, Callable[[SimpleNamespace, ReadPoint], ReadPoint]] = {
 def test_changes_that_history_or_log_do_not_tell_are_refused_with_the_reason(
     private_world: SimpleNamespace, reason: str
 ) -> None:
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
     point = UNTOLD[reason](private_world, point)
     with pytest.raises(ReadPointGone, match=reason) as refused:
-        _changed(private_world, point)
+        changes_since(private_world, point)
     assert "thermocline extract profiles" in refused.value.next
 
 
@@ -532,11 +532,11 @@ def test_changes_of_which_tombstones_may_be_gone_are_refused(
     private_world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, while_read: bool
 ) -> None:
     """Method: two hours pass before the log is looked at, or while it is read; all of it is committed."""
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
     private_world.log.is_compacted = True
-    private_world.world.produce(_profile("u9"), _value("later"))
-    _commit(private_world.table, private_world.world)
-    assert _changed(private_world, point) == {"u9": ("upsert", "later")}
+    private_world.world.produce(key_of("u9"), value_of("later"))
+    commit(private_world.table, private_world.world)
+    assert changes_since(private_world, point) == {"u9": ("upsert", "later")}
     two_hours_later = ManualClock(SystemClock().now_ms() + 7_200_000)
 
     def pass_on() -> None:
@@ -547,4 +547,4 @@ def test_changes_of_which_tombstones_may_be_gone_are_refused(
     else:
         pass_on()
     with pytest.raises(ReadPointGone, match="tombstones"):
-        _changed(private_world, point)
+        changes_since(private_world, point)

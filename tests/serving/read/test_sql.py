@@ -132,7 +132,7 @@ def test_tables_of_one_topic_end_at_the_same_offsets(private_world: SimpleNamesp
     world = private_world.world
 
     def growing(_: Any) -> Any:
-        world.produce(test_private._profile("grown"), test_private._value(str(len(world.logs[0]))))
+        world.produce(test_private.key_of("grown"), test_private.value_of(str(len(world.logs[0]))))
         return world.end
 
     private_world.log.ends = growing
@@ -419,7 +419,7 @@ def _add_a_second_table(world: SimpleNamespace) -> None:
         partition_spec=partition_spec_of(world.world.definition),
         properties={catalogs.DEFINITION_PROPERTY: world.world.definition.to_json()},
     )
-    test_private._commit(copies, world.world)
+    test_private.commit(copies, world.world)
     section = world.settings.tables["profiles"].model_copy(update={"identifier": "app.copies"})
     tables = {**world.settings.tables, "copies": section}
     world.settings = world.settings.model_copy(update={"tables": tables})
@@ -427,7 +427,7 @@ def _add_a_second_table(world: SimpleNamespace) -> None:
 
 def _write_hot_records(world: SimpleNamespace) -> None:
     """A row written again, one deleted, and a new one; all of them beyond the seam."""
-    profile, value = test_private._profile, test_private._value
+    profile, value = test_private.key_of, test_private.value_of
     world.world.produce(profile("u1"), value("hot"), partition=1)
     world.world.produce(profile("u9"), value("hot"), partition=2)
     world.world.produce(profile("u2"), None, partition=2)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.serving.read.test_private import _changed, _commit, _extracted, _profile, _value, private_world
+from tests.serving.read.test_private import changes_since, commit, extracted, key_of, private_world, value_of
 from thermocline.errors import ReadPointGone
 from thermocline.iceberg.catalog import SUMMARY_BAD_DIGEST
 from thermocline.rules.bad_digest import digest_of
@@ -28,15 +28,15 @@ def test_changes_that_ingest_applied_and_nobody_can_read_any_more_are_refused(
 ) -> None:
     """Goal: no key is missing from changes because its record became unreadable after its commit."""
     world = private_world.world
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
     for user in ("u7", "u8"):
-        world.produce(_profile(user), _value("committed"))
-    _commit(private_world.table, world)
-    assert set(_changed(private_world, point)) == {"u7", "u8"}
+        world.produce(key_of(user), value_of("committed"))
+    commit(private_world.table, world)
+    assert set(changes_since(private_world, point)) == {"u7", "u8"}
     _spoil(world, 1)
     with pytest.raises(ReadPointGone, match="profiles/0@1 can't be read now"):
-        _changed(private_world, point)
-    assert _extracted(private_world)[0]["u7"] == "committed"
+        changes_since(private_world, point)
+    assert extracted(private_world)[0]["u7"] == "committed"
 
 
 def test_changes_pass_over_records_that_were_bad_when_they_were_ingested(
@@ -44,17 +44,17 @@ def test_changes_pass_over_records_that_were_bad_when_they_were_ingested(
 ) -> None:
     """Also the number of bad records agrees where another one was bad than by now: that is refused."""
     world = private_world.world
-    _, point = _extracted(private_world)
+    _, point = extracted(private_world)
     for user in ("u7", "u8", "u9"):
-        world.produce(_profile(user), _value("committed"))
-    _commit(private_world.table, world, **{SUMMARY_BAD_DIGEST: str(digest_of("profiles", 0, [2]))})
+        world.produce(key_of(user), value_of("committed"))
+    commit(private_world.table, world, **{SUMMARY_BAD_DIGEST: str(digest_of("profiles", 0, [2]))})
     _spoil(world, 2)
-    world.produce(_profile("u6"), {"value": 5})  # bad, and not committed yet
-    assert set(_changed(private_world, point)) == {"u7", "u9"}
+    world.produce(key_of("u6"), {"value": 5})  # bad, and not committed yet
+    assert set(changes_since(private_world, point)) == {"u7", "u9"}
     world.logs[0][2] = world.logs[0][1]
     _spoil(world, 1)
     with pytest.raises(ReadPointGone, match="profiles/0@1"):
-        _changed(private_world, point)
+        changes_since(private_world, point)
 
 
 def test_changes_over_a_snapshot_that_does_not_say_which_records_were_bad_are_refused_if_any_is(
@@ -62,14 +62,14 @@ def test_changes_over_a_snapshot_that_does_not_say_which_records_were_bad_are_re
 ) -> None:
     """Method: as releases before this one committed."""
     world = private_world.world
-    _commit(private_world.table, world, **{SUMMARY_BAD_DIGEST: ""})
-    _, point = _extracted(private_world)
-    world.produce(_profile("u7"), _value("committed"))
-    _commit(private_world.table, world)
-    assert set(_changed(private_world, point)) == {"u7"}
+    commit(private_world.table, world, **{SUMMARY_BAD_DIGEST: ""})
+    _, point = extracted(private_world)
+    world.produce(key_of("u7"), value_of("committed"))
+    commit(private_world.table, world)
+    assert set(changes_since(private_world, point)) == {"u7"}
     _spoil(world, 1)
     with pytest.raises(ReadPointGone, match="profiles/0@1"):
-        _changed(private_world, point)
+        changes_since(private_world, point)
 
 
 @pytest.fixture
@@ -99,14 +99,14 @@ def test_an_earlier_read_point_is_refused_once_a_schema_of_its_records_is_gone(
 ) -> None:
     """A record without a schema beyond its end does not matter to it."""
     world = registry_less_a_schema.world
-    world.produce(_profile("u7"), _value("hot"))
-    before, point = _extracted(registry_less_a_schema)
-    world.produce(_profile("u8"), {"value": 5})
-    assert _extracted(registry_less_a_schema, at=point) == (before, point)
+    world.produce(key_of("u7"), value_of("hot"))
+    before, point = extracted(registry_less_a_schema)
+    world.produce(key_of("u8"), {"value": 5})
+    assert extracted(registry_less_a_schema, at=point) == (before, point)
     _spoil(world, 1)
     with pytest.raises(ReadPointGone, match="profiles/0@1 can't be read now"):
-        _extracted(registry_less_a_schema, at=point)
-    assert _extracted(registry_less_a_schema)[0] == {"u0": "cold", "u1": "cold", "u2": "cold"}
+        extracted(registry_less_a_schema, at=point)
+    assert extracted(registry_less_a_schema)[0] == {"u0": "cold", "u1": "cold", "u2": "cold"}
 
 
 def test_changes_are_refused_where_a_copy_may_have_a_record_whose_schema_was_gone_before_ingest_read_it(
@@ -114,9 +114,9 @@ def test_changes_are_refused_where_a_copy_may_have_a_record_whose_schema_was_gon
 ) -> None:
     """Goal: a copy that took a hot record does not keep it after ingest found it bad."""
     world = registry_less_a_schema.world
-    world.produce(_profile("u7"), _value("hot"))
-    rows, point = _extracted(registry_less_a_schema)
+    world.produce(key_of("u7"), value_of("hot"))
+    rows, point = extracted(registry_less_a_schema)
     assert rows["u7"] == "hot"
     _spoil(world, 1)
     with pytest.raises(ReadPointGone, match="profiles/0@1 can't be read now"):
-        _changed(registry_less_a_schema, point)
+        changes_since(registry_less_a_schema, point)

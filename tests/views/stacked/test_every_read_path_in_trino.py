@@ -140,7 +140,7 @@ def test_what_an_open_transaction_holds_is_not_shown_before_it_is_made(
     before = one.rows()
     one.producer.begin_transaction()
     for user, entry in (("an insert", ("plan", None)), ("nobody", ("plan", "undecided"))):
-        one._produce(user, entry, lambda _: None)
+        one.produce(user, entry, lambda _: None)
     assert one.producer.flush(30) == 0
     assert all_shown() == [before] * 3
     one.producer.commit_transaction(30)

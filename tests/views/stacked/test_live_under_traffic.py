@@ -86,7 +86,7 @@ def traffic(live: Viewed, ingest: Command, server: Command) -> Iterator[Traffic]
 
 
 def snapshots(live: Viewed) -> list[SnapshotState]:
-    return [state_of(snapshot, TABLE) for snapshot in live._table().snapshots()]
+    return [state_of(snapshot, TABLE) for snapshot in live.table().snapshots()]
 
 
 # Three read paths.
@@ -95,7 +95,7 @@ def snapshots(live: Viewed) -> list[SnapshotState]:
 def pinned(live: Viewed, point: ReadPoint, called: str) -> list[Row]:
     """The rows of the view of a read point, sorted."""
     settings, trino = live.settings, Trino(live.settings.views)
-    made = pin_view(settings, TABLE, live._table(), point, live.log, trino, SystemClock(), called)
+    made = pin_view(settings, TABLE, live.table(), point, live.log, trino, SystemClock(), called)
     view = ".".join((settings.views.lake, *made.schema_and_name))
     rows = ask(live.stack, f"SELECT {', '.join(COLUMNS)} FROM {view}")
     ask(live.stack, f"DROP VIEW {view}", PUBLISHER)

@@ -129,7 +129,7 @@ def test_a_table_rolled_back_is_shown_as_it_was_until_its_operator_has_decided(s
     live.ingest()
     live.publish()
     later = live.newest_id()
-    with live._table().manage_snapshots() as snapshots:
+    with live.table().manage_snapshots() as snapshots:
         snapshots.rollback_to_snapshot(first)
     assert live.newest_id() == first
     live.write([5], "three")
@@ -239,12 +239,12 @@ def test_views_are_right_while_the_table_gets_more_buckets_and_a_pinned_one_stay
         live.write(range(20, 45), "hot")
         live.publish()
         live.check()
-        table = live._table()
+        table = live.table()
         assert {file.part.of for file in plan_files(table, live.newest_id())} == ({2, 8} if kept else {8})
         assert sorted(ask(stack, f"SELECT * FROM {pinned}")) == before
         if kept:
             assert live.run("maintain", "run", live.name) in (ExitCode.DONE, ExitCode.PARTLY_DONE)
-    assert definition_of(live._table(), live.name).buckets == 8
+    assert definition_of(live.table(), live.name).buckets == 8
 
 
 def _pinned(live: Viewed) -> str:
@@ -252,5 +252,5 @@ def _pinned(live: Viewed) -> str:
     settings, name = live.settings, live.name
     point = private.extract(settings, name, None, "arrow", io.BytesIO(), None, lambda _: None)
     server = Trino(settings.views)
-    view = pin_view(settings, name, live._table(), point, live.log, server, SystemClock(), "before")
+    view = pin_view(settings, name, live.table(), point, live.log, server, SystemClock(), "before")
     return f"lake.{'.'.join(view.schema_and_name)}"

@@ -81,7 +81,7 @@ def check(live: Viewed) -> list[int]:
 def held(live: Viewed, shown: dict[str, int]) -> list[int]:
     """Whoever expires snapshots finds that those of the views are held; those snapshots."""
     for mode, snapshot_id in shown.items():
-        path = local_path(path_of(live._table(), f"app.{live.name}_{mode}"))
+        path = local_path(path_of(live.table(), f"app.{live.name}_{mode}"))
         assert path is not None
         leases = json.loads(Path(path).read_text())["snapshots"]
         assert leases[str(snapshot_id)] > SystemClock().now_ms()

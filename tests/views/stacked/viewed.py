@@ -139,6 +139,6 @@ class Viewed(Live):
         return {mode: int(said["snapshot_id"]) for mode, said in self.comments().items()}
 
     def seam_of(self, snapshot_id: int) -> Seam:
-        snapshot = self._table().snapshot_by_id(snapshot_id)
+        snapshot = self.table().snapshot_by_id(snapshot_id)
         assert snapshot is not None
         return state_of(snapshot, self.name).seam

@@ -347,7 +347,7 @@ def test_topics_partitions_and_groups_that_come_later_are_all_read(site: TrinoSi
     filler = [("grown_a", 1, None, b"{}")] * (FAR + 10)
     world.send(filler)
     world.send(random_records(Random(3), 300, definition.topics, 2))
-    seam = Seam({place: end for place, end in world.ends._offsets.items() if place != ("grown_b", 1)})
+    seam = Seam({(topic, p): end for topic, p, end in world.ends.items() if (topic, p) != ("grown_b", 1)})
     snapshot_id = world.commit(seam)
     window = world.window(seam, margin_ms=0)
     plan = world.plan(Mode.LIVE, snapshot_id, window)
