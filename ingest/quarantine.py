@@ -179,6 +179,13 @@ def _headers(chunk: RecordChunk, index: int) -> list[tuple[str, bytes | None]] |
         return None
 
 
+def headers_of(row: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+    """The headers of a record, from its row. Raises `HeadersUnreadable` where they could not be read."""
+    if row["headers"] is None:  # safety: replay-headers-unreadable
+        raise HeadersUnreadable
+    return [(one["name"], one["value"]) for one in row["headers"]]
+
+
 def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]) -> str:
     """Write bad records as one file below the companion table; its path. No table knows it yet."""
     path = f"{location}/data/{uuid.uuid4()}.parquet"

@@ -35,7 +35,14 @@ from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
-from thermocline.ingest.quarantine import SeenRecords, all_places, open_quarantine, read_rows, remove
+from thermocline.ingest.quarantine import (
+    SeenRecords,
+    all_places,
+    headers_of,
+    open_quarantine,
+    read_rows,
+    remove,
+)
 from thermocline.ingest.replay.evidence import (
     Kept,
     LogEvidence,
@@ -63,7 +70,6 @@ from thermocline.ingest.replay.quarantined import Place, Row, check_quarantined,
 from thermocline.kafka.log import Log
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, TOMBSTONE
-from thermocline.rules.headers import HeadersUnreadable
 from thermocline.rules.identity import check_source
 from thermocline.rules.keys import buckets
 
@@ -321,7 +327,7 @@ class _Replaying:
             decoded = self.decoder.decode(
                 [row["key"] for row in some],
                 [row["value"] for row in some],
-                lambda index, some=some: _headers(some[index]),  # type: ignore[misc]
+                lambda index, some=some: headers_of(some[index]),  # type: ignore[misc]
             )
             for bad in decoded.bad:
                 why = f"{bad.stage.value}: {bad.reason}"
@@ -423,12 +429,6 @@ def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
         Candidate(origin, *facts)
         for origin, *facts in zip(origins(records, ground.topic_ids), *columns, strict=True)
     ]
-
-
-def _headers(row: Row) -> list[tuple[str, bytes | None]]:
-    if row["headers"] is None:  # safety: replay-headers-unreadable
-        raise HeadersUnreadable
-    return [(one["name"], one["value"]) for one in row["headers"]]
 
 
 def _origin(row: Row) -> Origin:

@@ -26,7 +26,6 @@ from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import json_row
-from thermocline.schemas import registry as schema_registry
 from thermocline.serving.read import private
 from thermocline.settings import load_settings
 
@@ -44,7 +43,6 @@ def registry() -> Iterator[RegistryServer]:
     registry.start()
     yield registry
     registry.stop()
-    schema_registry._client.cache_clear()
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.full)])

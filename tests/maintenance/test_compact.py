@@ -15,7 +15,7 @@ import pytest
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.files import DataFile, local_path
-from thermocline.iceberg.rewrite import _field_ids, column_ids
+from thermocline.iceberg.rewrite import column_ids, field_ids
 from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.maintenance import merge
@@ -222,7 +222,7 @@ def test_nested_values_and_the_ids_of_their_fields_are_carried_over(tmp_path: Pa
     found = json.loads(json_row({"v": natural_values(definition.columns[1].type, stored.column("v"))}))
     assert dict(zip(stored.column("id").to_pylist(), found["v"], strict=True)) == expected
     stored = stored.drop_columns(LINEAGE.names)
-    assert dict(_field_ids(stored.schema)) == column_ids(definition.iceberg_schema())
+    assert dict(field_ids(stored.schema)) == column_ids(definition.iceberg_schema())
 
 
 def _nested_value(number: int, step: int) -> Any:

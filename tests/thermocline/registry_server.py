@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import UUID
 
+_NUMBERS = itertools.count(1)  # what a process remembers of a registry, it remembers by its URL
 NOT_FOUND = {"error_code": 40403, "message": "Schema not found"}
 
 
@@ -26,6 +28,7 @@ class RegistryServer:
     unknown: dict[str, Any] = field(default_factory=lambda: dict(NOT_FOUND))
     is_registry: bool = True
     port: int = 0
+    path: str = field(default_factory=lambda: f"/registry-{next(_NUMBERS)}")
     _server: ThreadingHTTPServer | None = None
 
     def add(self, id_: int | UUID, schema: Any, form: str = "", **more: Any) -> None:
@@ -36,7 +39,7 @@ class RegistryServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}{self.path}"
 
     def start(self) -> None:
         registry = self
@@ -45,8 +48,9 @@ class RegistryServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                status, body = registry.answer(self.path, self.headers.get("Authorization", ""))
+                path = self.path.removeprefix(registry.path)
+                registry.asked.append(path)
+                status, body = registry.answer(path, self.headers.get("Authorization", ""))
                 content = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from thermocline.ingest.quarantine import bad_records
-from thermocline.ingest.replay.replay import _headers
+from thermocline.ingest.quarantine import bad_records, headers_of
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Stage, decoder_for
 from thermocline.rules.definition import LiveTable
@@ -62,9 +61,9 @@ def test_a_record_is_bad_for_its_headers_only_where_they_count() -> None:
     assert (decoded.good, decoded.columns["h"]) == ([0, 2], ["1", "2"])
     (bad,) = decoded.bad
     assert (bad.index, bad.stage, bad.reason) == (1, Stage.DECODE, "the name of a header is not UTF-8")
-    assert _headers({"headers": []}) == []
-    assert _headers({"headers": [{"name": "h", "value": b"1"}]}) == [("h", b"1")]
+    assert headers_of({"headers": []}) == []
+    assert headers_of({"headers": [{"name": "h", "value": b"1"}]}) == [("h", b"1")]
     (kept,) = bad_records(chunk, {"t": "id"}, decoded.bad).to_pylist()
     assert (kept["value"], kept["headers"]) == (b'{"v": "x"}', None)
-    again = counting.decode([kept["key"]], [kept["value"]], lambda _: _headers(kept))
+    again = counting.decode([kept["key"]], [kept["value"]], lambda _: headers_of(kept))
     assert [bad.reason for bad in again.bad] == [bad.reason], "a replay does not take it for one without any"

@@ -67,10 +67,18 @@ def test_a_topic_that_the_user_may_not_read_is_named(monkeypatch: pytest.MonkeyP
     assert not tail.has_read("t")
 
 
-def test_a_topic_that_the_user_may_not_describe_is_named() -> None:
-    log = Log(KafkaSettings(bootstrap_servers="127.0.0.1:9"))
+def test_a_topic_that_the_user_may_not_describe_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = Future[Any]()
     refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    admin = SimpleNamespace(
+        describe_topics=lambda *_, **__: {"t": refused},
+        describe_configs=lambda asked, **_: {asked[0]: refused},
+    )
+    monkeypatch.setattr(log_module, "admin_client", lambda *_: admin)
+    log = Log(KafkaSettings(bootstrap_servers="127.0.0.1:9"))
     with pytest.raises(TopicForbidden, match="topic t"):
-        log._answer(refused, "t")
-    assert log._entries_of(refused, "t") is None  # a configuration is read as carefully as can be
+        log.describe(["t"])
+    careful = TopicConfig(
+        is_compacted=True, delete_retention_ms=86_400_000, is_log_append_time=False, is_hidden=True
+    )
+    assert log.configs(["t"]) == {"t": careful}

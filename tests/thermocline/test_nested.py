@@ -24,7 +24,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from thermocline.cli.read import _value
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile
-from thermocline.iceberg.rewrite import NotARewrite, _Sums, column_ids
+from thermocline.iceberg.rewrite import NotARewrite, RowSums, column_ids
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.decode import (
@@ -437,7 +437,7 @@ def test_a_rewrite_proves_what_is_within_columns_too(tmp_path: Path) -> None:
         changed = kept.set_column(at, schema.field("v"), pa.array([value, None], schema.field("v").type))
         pq.write_table(changed.cast(schema), tmp_path / name)
         file = DataFile((tmp_path / name).as_uri(), 0, 2, 0, part=FileBucket(0, 1))
-        return _Sums(PyArrowFileIO(), table, ids).of([file])
+        return RowSums(PyArrowFileIO(), table, ids).of([file])
 
     before = sums("before", table.table_schema, {"a": {"x": 1.0, "y": -0.0}})
     assert sums("other_order", table.table_schema, {"a": [("y", -0.0), ("x", 1.0)]}) == before

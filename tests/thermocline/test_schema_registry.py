@@ -37,7 +37,6 @@ def server() -> Iterator[RegistryServer]:
     server.start()
     yield server
     server.stop()
-    schema_registry._client.cache_clear()
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_an_id_that_the_registry_does_not_know_is_a_problem_of_its_records_for_a
     server: RegistryServer, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
-    monkeypatch.setattr(schema_registry._client(registry), "_clock", clock)
+    monkeypatch.setattr(schema_registry, "SystemClock", lambda: clock)
     for _ in range(3):
         assert registry.of(8) == WriterSchema(problem="the schema registry knows no schema 8")
     assert server.asked == ["/schemas/ids/8"]

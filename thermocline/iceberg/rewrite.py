@@ -48,7 +48,16 @@ if TYPE_CHECKING:
     from thermocline.rules.column_types import ColumnType
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["NotARewrite", "Rewrite", "check_deletes_kept", "check_same_rows", "standing"]
+__all__ = [
+    "NotARewrite",
+    "Rewrite",
+    "RowSums",
+    "check_deletes_kept",
+    "check_same_rows",
+    "column_ids",
+    "field_ids",
+    "standing",
+]
 
 # Rows unpacked at a time, and their bytes: a file of others may hold rows of any size.
 _ROWS_AT_ONCE: Final = 8_192
@@ -128,7 +137,7 @@ def check_same_rows(table: Table, definition: LiveTable, ours: Link, others: Seq
             if file.part.within(unit) is None:  # safety: rewrite-in-units
                 raise NotARewrite(f"{file.path} is in {file.part}, and the table has {unit}")
         check_deletes_kept(table.io, definition, before, after)
-        was, is_now = _Sums(table.io, then), _Sums(table.io, then, ids)
+        was, is_now = RowSums(table.io, then), RowSums(table.io, then, ids)
         if was.rows_listed(before) != is_now.rows_listed(after):
             raise NotARewrite("it has another number of rows")
         if was.of(went) != is_now.of(came):  # safety: rewrite-same-rows
@@ -193,8 +202,8 @@ def _check_partitions(table: Table, definition: LiveTable, link: Link) -> None:
             raise NotARewrite(f"it holds files that are not in buckets of {definition.bucket_column.name}")
 
 
-class _Sums:
-    """What the live rows of files are: how many, and the sum of their hashes.
+class RowSums:
+    """Counts the live rows of files, and sums their hashes: equal for equal rows, however files hold them.
 
     ``ids``: the columns that each file must have, by name; then its rows must be in its bucket, too.
     """
@@ -241,7 +250,7 @@ class _Sums:
         with open_input(self._io, file.path) as source:
             parquet = pq.ParquetFile(source)
             footer: pq.FileMetaData = parquet.metadata
-            fields = dict(_field_ids(parquet.schema_arrow))
+            fields = dict(field_ids(parquet.schema_arrow))
         if footer.num_rows != file.rows:
             raise NotARewrite(f"{file.path} has {footer.num_rows} rows, and its manifest says {file.rows}")
         # Our readers go by a column's name, others by its id.
@@ -255,12 +264,12 @@ class _Sums:
 _FIELD_ID: Final = b"PARQUET:field_id"
 
 
-def _field_ids(fields: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, bytes | None]]:
-    """The ids that a file has by the full names that Iceberg has: those of what is within columns, too."""
+def field_ids(fields: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, bytes | None]]:
+    """Ids of columns and of the fields within them, by their full names in Iceberg; None where there is none."""
     for field in fields:
         name = before + field.name
         yield name, (field.metadata or {}).get(_FIELD_ID)
-        yield from _field_ids(_fields_within(field.type), f"{name}.")
+        yield from field_ids(_fields_within(field.type), f"{name}.")
 
 
 def _fields_within(of: pa.DataType) -> list[pa.Field]:

@@ -22,18 +22,8 @@ DELIVERY_STALL_SECONDS = 30.0
 # How long one call waits for acknowledgements, so that a stall is noticed between calls.
 _POLL_SECONDS = 0.2
 # What waits for acknowledgements: more than the largest record that Kafka's client reads by its defaults.
-_QUEUE_KBYTES_MAX = 131_072
+QUEUE_KBYTES_MAX = 131_072
 
-_PRODUCER_CONFIG: dict[str, Any] = {
-    "enable.idempotence": True,
-    "acks": "all",
-    "delivery.timeout.ms": int(DELIVERY_STALL_SECONDS * 1000),
-    "queue.buffering.max.kbytes": _QUEUE_KBYTES_MAX,
-    # The record was within its own topic's limit; whether it is within this one's, the broker says.
-    "message.max.bytes": 1_000_000_000,
-    # As Java's producers do: a key's dead letters stay together, in order.
-    "partitioner": "murmur2_random",
-}
 # The topic will never take these, however often they are sent.
 _REFUSALS = frozenset(
     {
@@ -102,7 +92,7 @@ class _Sending:
         self.unacknowledged = 0
         try:
             self._producer = Producer(
-                {**client_config, **_PRODUCER_CONFIG, "log_level": 0}, logger=_kafka_logger
+                {**client_config, **_producer_config(), "log_level": 0}, logger=_kafka_logger
             )
         except KafkaException as error:  # librdkafka refuses a name or a value
             raise ConfigInvalid(of="[kafka.client]", problems=(error.args[0].str(),)) from error
@@ -137,7 +127,7 @@ class _Sending:
             self.unacknowledged += 1
         except BufferError as error:
             if not self.unacknowledged:  # alone it is more than the queue takes
-                detail = f"it is larger than {_QUEUE_KBYTES_MAX >> 10} MiB"
+                detail = f"it is larger than {QUEUE_KBYTES_MAX >> 10} MiB"
                 raise DeadLetterRefused(
                     table=self._table, topic=self._topic, record=place, detail=detail
                 ) from error
@@ -175,3 +165,16 @@ class _Sending:
 
     def _unreachable(self, detail: str) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
+
+
+def _producer_config() -> dict[str, Any]:
+    return {
+        "enable.idempotence": True,
+        "acks": "all",
+        "delivery.timeout.ms": int(DELIVERY_STALL_SECONDS * 1000),
+        "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX,
+        # The record was within its own topic's limit; whether it is within this one's, the broker says.
+        "message.max.bytes": 1_000_000_000,
+        # As Java's producers do: a key's dead letters stay together, in order.
+        "partitioner": "murmur2_random",
+    }

@@ -138,7 +138,7 @@ def test_while_dead_letters_cannot_be_sent_the_quarantine_does_not_grow(
     quarantine: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: an outage that lasts for hours, with an attempt every few seconds, leaves nothing behind."""
-    monkeypatch.setitem(dead_letters._PRODUCER_CONFIG, "delivery.timeout.ms", 200)
+    monkeypatch.setattr(dead_letters, "DELIVERY_STALL_SECONDS", 0.2)
     for _ in range(2):
         with pytest.raises(KafkaUnreachable):
             settle_bad_records(WITH_LETTERS, [written(quarantine)], quarantine, NOWHERE)

