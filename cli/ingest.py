@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from thermocline.ingest.run import Ended
-    from thermocline.ingest.table.resume import Accepted
+    from thermocline.ingest.table.accepted import Accepted
     from thermocline.settings import Settings
 
 _FACT = typer.Option(metavar="FACT", help="A fact, as printed by the error. Repeat for each fact.")
@@ -65,7 +65,7 @@ def run(
     session = session_of(context)
     settings = session.settings()
     tables = _chosen(settings, names or ())
-    from thermocline.ingest.run import Beside
+    from thermocline.ingest.run import Hooks
     from thermocline.ingest.run import run as run_ingest
     from thermocline.maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
@@ -81,8 +81,8 @@ def run(
     progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
     with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
-        beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
-        ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
+        hooks = Hooks(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
+        ended = run_ingest(settings, tables, once, stop, hooks=hooks, standby=standby)
     if len(ended) == 1 and ended[0].error is not None:
         raise ended[0].error
     if once:

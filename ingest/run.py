@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from thermocline.ingest.owner.owner import Upkeep
     from thermocline.settings import Settings
 
-__all__ = ["Beside", "Ended", "run"]
+__all__ = ["Ended", "Hooks", "run"]
 
 _logger = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What goes on beside the batches, by table.
+class Hooks:
+    """What else is done for each table, by its name.
 
     ``on_commit`` gives what is called after each commit that landed, and ``upkeep`` what has its turns
     between batches, but not with ``once``; none where it is None.
@@ -55,7 +55,7 @@ def run(
     once: bool,
     stop: threading.Event,
     clock: Clock | None = None,
-    beside: Beside | None = None,
+    hooks: Hooks | None = None,
     standby: bool = False,
 ) -> tuple[Ended, ...]:
     """Own the tables and ingest into them until ``stop`` is set; how it ended for each.
@@ -68,7 +68,7 @@ def run(
     With ``standby``, a table that another process owns is waited for, with the engine running; so is one that
     was lost to another.
     """
-    running = _Running(settings, clock or SystemClock(), beside or Beside(), _engine_title(names))
+    running = _Running(settings, clock or SystemClock(), hooks or Hooks(), _engine_title(names))
     try:
         if once:
             return tuple(running.caught_up(name, stop) for name in names)
@@ -83,7 +83,7 @@ class _Running:
 
     settings: Settings
     clock: Clock
-    beside: Beside
+    hooks: Hooks
     title: str
     _engine: Engine | ThermoclineError | None = None
     _log: Log | None = field(default=None)
@@ -150,8 +150,8 @@ class _Running:
 
         def take(opening: Opening) -> Owner:
             owner = self._owner(opening)
-            if self.beside.upkeep is not None:
-                owner.upkeep = self.beside.upkeep()
+            if self.hooks.upkeep is not None:
+                owner.upkeep = self.hooks.upkeep()
             return owner
 
         return Opener(lambda: self._opening(name, say), take)
@@ -162,7 +162,7 @@ class _Running:
 
     def _owner(self, opening: Opening) -> Owner:
         owner = Owner.take(opening, self._started_engine(), self.clock)
-        owner.on_commit = self.beside.on_commit(opening.claim.name)
+        owner.on_commit = self.hooks.on_commit(opening.claim.name)
         return owner
 
     def _started_engine(self) -> Engine:

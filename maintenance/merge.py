@@ -41,7 +41,7 @@ BYTES_IN_MEMORY: Final = 256 << 20
 """The same in bytes, which fewer rows take that are long; what is sorted and written is beside it."""
 SORTED_ROWS_MAX: Final = 2_000_000
 """Sorted at once, of a file that is not in key order; also no more than `BYTES_IN_MEMORY`."""
-_ROWS_READ: Final = 8 * ROW_GROUP_ROWS
+ROWS_READ: Final = 8 * ROW_GROUP_ROWS
 """At once, of a file: rows may be longer than those before them."""
 FOLDER_PREFIX: Final = "thermocline-rewrite-"
 """Of the temporary folders."""
@@ -108,7 +108,7 @@ class _Source:
         if self.is_sorted:
             yield _Run(self._pieces(_rows_read(share, self.row_bytes)), share)
             return
-        pieces = self._pieces(min(_ROWS_READ, self._sorted_rows))
+        pieces = self._pieces(min(ROWS_READ, self._sorted_rows))
         folder = until_the_end.enter_context(_folder())
         for number, rows in enumerate(_joined(pieces, self._sorted_rows)):
             path = folder / f"{number}.arrow"
@@ -160,7 +160,7 @@ class _Run:
 
 def _rows_read(share: float, row_bytes: float) -> int:
     """At once, where rows have about that size: no more than the share of what may be in memory."""
-    return max(int(min(_ROWS_READ, share * ROWS_IN_MEMORY, share * BYTES_IN_MEMORY / row_bytes)), 1)
+    return max(int(min(ROWS_READ, share * ROWS_IN_MEMORY, share * BYTES_IN_MEMORY / row_bytes)), 1)
 
 
 def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table]:

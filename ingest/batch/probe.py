@@ -78,6 +78,20 @@ class Replaced:
 _NOWHERE: Positions = np.empty(0, np.int64)
 
 
+@dataclass(slots=True)
+class WorkerCache:
+    """What a worker keeps of files, by path, since a data file never changes."""
+
+    young_keys: Bounded[str, pa.Array] = field(default_factory=lambda: Bounded(_YOUNG_KEYS_BYTES_MAX))
+    deletes: Bounded[Deletes, BitMap] = field(default_factory=lambda: Bounded(_DELETES_BYTES_MAX))
+    tombstones: Bounded[str, Tombstones] = field(default_factory=lambda: Bounded(_DELETES_BYTES_MAX))
+    indexes: Bounded[str, SparseIndex] = field(default_factory=lambda: Bounded(_INDEXES_BYTES_MAX))
+
+
+worker_cache = WorkerCache()
+"""That of this process. Spark's workers outlive their tasks; a bucket may come to any."""
+
+
 def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa.Array) -> Iterator[Replaced]:
     """The files in which keys of the batch are live, or their deletes are remembered.
 
@@ -96,26 +110,26 @@ def probe(io: FileIO, definition: LiveTable, files: Sequence[DataFile], keys: pa
 def keep_keys(path: str, keys: pa.Array) -> None:
     """Spare the next probe the reading of a file that was just written; ``keys`` are those of its rows."""
     if len(keys) <= YOUNG_ROWS_MAX:
-        _YOUNG_KEYS.put(path, keys, keys.nbytes + _ENTRY_BYTES)
+        worker_cache.young_keys.put(path, keys, keys.nbytes + _ENTRY_BYTES)
 
 
 def keep_deletes(deletes: Deletes, positions: BitMap) -> None:
     """Spare the next probe the reading of deletes that were just written. They must not change any more."""
-    _DELETED.put(deletes, positions, 2 * len(positions) + _ENTRY_BYTES)
+    worker_cache.deletes.put(deletes, positions, 2 * len(positions) + _ENTRY_BYTES)
 
 
 def deleted_positions(io: FileIO, file: DataFile) -> BitMap | None:
     """The rows of a file that were deleted; None where none were. They must not be changed."""
     if file.deletes is None:
         return None
-    return _through(_DELETED, [file.deletes], lambda one: _deleted_by(io, one))[0]
+    return _through(worker_cache.deletes, [file.deletes], lambda one: _deleted_by(io, one))[0]
 
 
 def tombstones_of(io: FileIO, file: DataFile) -> Tombstones:
     """The deletes that a file remembers. They must not be changed."""
     if file.deletes is None:
         return NO_TOMBSTONES
-    return _through(_TOMBSTONES, [file.path], lambda path: _load_tombstones(io, path))[0]
+    return _through(worker_cache.tombstones, [file.path], lambda path: _load_tombstones(io, path))[0]
 
 
 def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> Iterator[list[T]]:
@@ -135,7 +149,8 @@ def together(items: Sequence[T], size_of: Callable[[T], int], size_max: int) -> 
 def _live(io: FileIO, hits: Sequence[Replaced], remembers: bool) -> Iterator[Replaced]:
     """What is left of the hits without rows that were deleted before; apart, those that are remembered."""
     deletes = [hit.file.deletes for hit in hits if hit.file.deletes is not None]
-    deleted = dict(zip(deletes, _through(_DELETED, deletes, lambda one: _deleted_by(io, one)), strict=True))
+    read = _through(worker_cache.deletes, deletes, lambda one: _deleted_by(io, one))
+    deleted = dict(zip(deletes, read, strict=True))
     for hit in hits:
         before = deleted.get(hit.file.deletes) if hit.file.deletes is not None else None
         if before is None:
@@ -165,7 +180,7 @@ def _in_young_files(
     for some in together(files, lambda file: file.rows, _groups_at_once(keys) * ROW_GROUP_ROWS):
         hits: list[Replaced] = []
         arrays = _through(
-            _YOUNG_KEYS, [file.path for file in some], lambda path: _keys_of(io, definition, path)
+            worker_cache.young_keys, [file.path for file in some], lambda path: _keys_of(io, definition, path)
         )
         rows, key_indexes = _hits(pa.chunked_array(arrays, pa.binary()), keys)
         ends = np.cumsum([len(array) for array in arrays])
@@ -238,11 +253,11 @@ def _rows_of(index: SparseIndex, groups: list[int]) -> Positions:
 
 
 def _index_of(io: FileIO, definition: LiveTable, path: str) -> SparseIndex:
-    index = _INDEXES.get(path)
+    index = worker_cache.indexes.get(path)
     if index is None:
         index = load_sparse_index(io, path, definition)
         held = sum(map(len, index.first_keys)) + _ENTRY_BYTES * len(index.first_keys)
-        _INDEXES.put(path, index, held)
+        worker_cache.indexes.put(path, index, held)
     return index
 
 
@@ -256,7 +271,7 @@ def _keys_of(io: FileIO, definition: LiveTable, path: str) -> pa.Array:
 
 def _load_tombstones(io: FileIO, path: str) -> Tombstones:
     found = load_tombstones(io, path)
-    _TOMBSTONES.put(path, found, 2 * len(found.positions) + _ENTRY_BYTES)
+    worker_cache.tombstones.put(path, found, 2 * len(found.positions) + _ENTRY_BYTES)
     return found
 
 
@@ -274,10 +289,3 @@ def _through(kept: Bounded[K, V], names: Sequence[K], read: Callable[[K], V]) ->
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             values.update(zip(missing, pool.map(read, missing), strict=True))
     return [values[name] for name in names]
-
-
-# By path, since a data file never changes. Spark's workers outlive their tasks; a bucket may come to any.
-_YOUNG_KEYS: Bounded[str, pa.Array] = Bounded(_YOUNG_KEYS_BYTES_MAX)
-_DELETED: Bounded[Deletes, BitMap] = Bounded(_DELETES_BYTES_MAX)
-_TOMBSTONES: Bounded[str, Tombstones] = Bounded(_DELETES_BYTES_MAX)
-_INDEXES: Bounded[str, SparseIndex] = Bounded(_INDEXES_BYTES_MAX)

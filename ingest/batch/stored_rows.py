@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # Row groups read at once, unpacked: a quarter of a million rows of 200 bytes, and of rows of a megabyte no
 # more than one row group.
-_BYTES_AT_ONCE = 64 << 20
+BYTES_AT_ONCE = 64 << 20
 # However little it takes packed: a value that repeats is written once, and is there for each row unpacked.
-_GROUP_BYTES_MIN = _BYTES_AT_ONCE // 128
+_GROUP_BYTES_MIN = BYTES_AT_ONCE // 128
 
 
 def rows_at(
@@ -40,7 +40,7 @@ def rows_at(
         for some in together(
             np.unique(group_of).tolist(),
             lambda group: max(parquet.metadata.row_group(group).total_byte_size, _GROUP_BYTES_MIN),
-            _BYTES_AT_ONCE,
+            BYTES_AT_ONCE,
         ):
             begin, end = np.searchsorted(group_of, [some[0], some[-1] + 1]).tolist()
             of_some = np.searchsorted(some, group_of[begin:end])

@@ -15,7 +15,7 @@ from thermocline.ingest import activity
 from thermocline.ingest.batch.batch import BatchResult, encoded_files, gather, writer
 from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, ReadTask, run_read_task
 from thermocline.ingest.commit.java import JAVA_ERRORS, first_line, small_jvm
-from thermocline.ingest.engine.beside import Beside
+from thermocline.ingest.engine.background import BackgroundProcess
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
@@ -33,8 +33,8 @@ class LocalEngine:
     def __init__(self, settings: CatalogSettings) -> None:
         self._until_stopped = ExitStack()
         self.jvm: Any = self._until_stopped.enter_context(small_jvm(settings))
-        self._beside = Beside()
-        self._until_stopped.callback(self._beside.stop)
+        self._background = BackgroundProcess()
+        self._until_stopped.callback(self._background.stop)
 
     def run(
         self,
@@ -68,7 +68,7 @@ class LocalEngine:
 
     def start(self, task: Callable[[], T]) -> Future[T]:
         """See `ingest.engine.engine.Engine`."""
-        return self._beside.start(task)
+        return self._background.start(task)
 
     def check(self) -> None:
         """See `ingest.engine.engine.Engine`."""

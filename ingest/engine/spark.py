@@ -25,7 +25,7 @@ from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.ingest import activity
 from thermocline.ingest.batch.batch import BatchResult, encoded_files, gather, reader, writer
 from thermocline.ingest.commit.java import JAVA_ERRORS, catalog_jars, first_line
-from thermocline.ingest.engine.beside import Beside
+from thermocline.ingest.engine.background import BackgroundProcess
 from thermocline.ingest.engine.shipping import pack
 from thermocline.jvm.java import find_java
 from thermocline.process import safe_path
@@ -115,7 +115,7 @@ class SparkEngine:
     """A Spark session; see `ingest.engine.engine.Engine`."""
 
     session: SparkSession
-    _beside: Beside = field(default_factory=Beside)
+    _background: BackgroundProcess = field(default_factory=BackgroundProcess)
 
     @property
     def jvm(self) -> Any:
@@ -171,7 +171,7 @@ class SparkEngine:
     def start(self, task: Callable[[], T]) -> Future[T]:
         """A job of one task; on one machine a process of its own, which leaves the cores to batches."""
         if _is_local(self.session.sparkContext.master):
-            return self._beside.start(task)
+            return self._background.start(task)
 
         def run() -> None:
             done: Any
@@ -196,7 +196,7 @@ class SparkEngine:
 
     def stop(self) -> None:
         """End the session; only a warning where its JVM has died."""
-        self._beside.stop()
+        self._background.stop()
         try:
             with warnings.catch_warnings(action="ignore"):  # PySpark's own words for that
                 self.session.stop()

@@ -145,13 +145,13 @@ def replay(
     report = Replayed()
     if is_dry_run:
         table = open_table(settings, name)
-        replaying = _Replaying.of(settings, name, table, quarantine, clock, progress)
+        replaying = Replay.of(settings, name, table, quarantine, clock, progress)
         for rows in _rounds(quarantine, wanted):
             report.note(replaying.judge(rows).verdicts)
         return report
     with own_table(settings, name, clock, say=say) as owned:
         quarantine.refresh()
-        replaying = _Replaying.of(settings, name, owned.table, quarantine, clock, progress)
+        replaying = Replay.of(settings, name, owned.table, quarantine, clock, progress)
         for rows in _rounds(quarantine, wanted):
             judged = replaying.judge(rows)
             if judged.applied.num_rows:  # safety: replay-removed-after-commit
@@ -163,13 +163,14 @@ def replay(
 
 
 @dataclass(slots=True)
-class _Judged:
+class Judged:
     """A round: the verdict on each record, and the records that are applied."""
 
     verdicts: dict[Origin, Judgement]
     applied: pa.Table
 
     def settled(self) -> SeenRecords:
+        """The records that leave the quarantine."""
         seen = SeenRecords()
         for origin, verdict in self.verdicts.items():
             if verdict.outcome in SETTLED:
@@ -178,7 +179,7 @@ class _Judged:
 
 
 @dataclass(slots=True)
-class _Replaying:
+class Replay:
     """A table, its log and which records are in quarantine, for as long as one replay takes."""
 
     definition: LiveTable
@@ -204,7 +205,8 @@ class _Replaying:
         quarantine: Table,
         clock: Clock,
         progress: Progress,
-    ) -> _Replaying:
+    ) -> Replay:
+        """Reads what the table, its history and its quarantine say. Raises as `replay`."""
         definition = definition_of(table, name)
         state = current_state(table, name)
         with store_named(name):
@@ -227,7 +229,7 @@ class _Replaying:
             progress=progress,
         )
 
-    def judge(self, rows: Sequence[Row]) -> _Judged:
+    def judge(self, rows: Sequence[Row]) -> Judged:
         """The verdict on each record of a round. Changes nothing."""
         for scan in range(1, SCANS_MAX + 1):
             try:
@@ -237,7 +239,7 @@ class _Replaying:
                     raise
         raise AssertionError("unreachable")
 
-    def apply(self, owned: Owned, judged: _Judged) -> int:
+    def apply(self, owned: Owned, judged: Judged) -> int:
         """Commit the records that are to be applied, the seam unchanged; the new snapshot's id."""
         with store_named(self.definition.name):
             results = self._write(judged.applied)
@@ -255,8 +257,8 @@ class _Replaying:
             case Unknown(error):
                 raise error  # its files may be part of the table: they are kept, and the quarantine as it is
 
-    def _judge(self, rows: Sequence[Row]) -> _Judged:
-        ground = self._ground()
+    def _judge(self, rows: Sequence[Row]) -> Judged:
+        ground = self.context()
         by_place = {_origin(row): judge_by_place(_origin(row), ground) for row in rows}
         verdicts = {origin: verdict for origin, verdict in by_place.items() if verdict is not None}
         readable = [row for row in rows if _origin(row) not in verdicts]
@@ -278,7 +280,7 @@ class _Replaying:
             for candidate in settled:
                 evidence.settle(candidate)
             # By now the topic may have been recreated, and tombstones have grown old.
-            ground = replace(self._ground(), starts=ground.starts)
+            ground = replace(self.context(), starts=ground.starts)
             # safety: replay-newest-first
             in_order = newest_first(open_questions, ground.reading, evidence.times_ms)
             for candidate in in_order:
@@ -289,9 +291,10 @@ class _Replaying:
                 if verdict.outcome is Outcome.APPLIED:
                     live[candidate.key] = None if candidate.is_tombstone else candidate.origin
         is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
-        return _Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
+        return Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
-    def _ground(self) -> TableContext:
+    def context(self) -> TableContext:
+        """What each record of a round is judged by, as table and cluster are now."""
         topics = self.definition.topics
         name, state = self.definition.name, self.state
         starts, _ = check_source(name, state, self.log, topics)
@@ -373,7 +376,7 @@ class _Replaying:
             for bucket in np.unique(of_bucket).tolist()
         ]
 
-    def _change(self, judged: _Judged, results: Sequence[BucketResult]) -> TableChange:
+    def _change(self, judged: Judged, results: Sequence[BucketResult]) -> TableChange:
         superseded = sum(one.outcome is Outcome.SUPERSEDED for one in judged.verdicts.values())
         superseded += sum(done.superseded for done in results)
         applied = sum(done.applied for done in results)

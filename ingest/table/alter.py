@@ -70,7 +70,7 @@ def alter_table(
             # safety: alter-planned-again
             planned = _planned(owned.table, owned.definition, wanted)
             if planned.changes:
-                _commit(owned, planned, settings.table(name).start)
+                commit_alteration(owned, planned, settings.table(name).start)
     return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
 
 
@@ -80,7 +80,11 @@ def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
     return plan_alteration(current, wanted, table.metadata.last_column_id, files)
 
 
-def _commit(owned: Owned, planned: Alteration, start: str) -> None:
+def commit_alteration(owned: Owned, planned: Alteration, start: str) -> None:
+    """Commit a planned alteration to a table that is owned; new topics are read from ``start`` on.
+
+    Raises what stops the commit, and `AlterationRefused` where another program changed the columns meanwhile.
+    """
     state, definition = owned.state, planned.definition
     change = TableChange.carrying_on(state)
     if planned.topics:

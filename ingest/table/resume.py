@@ -7,23 +7,17 @@ repeats the facts. The command runs the same checks again, and acts only when it
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from thermocline.errors import (
     ForeignSnapshot,
     LogReplaced,
-    NotConfirmed,
     OffsetsGone,
-    TombstonesGone,
-    places,
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
-    ACCEPTED_BYTES_MAX,
-    ACCEPTED_ENTRIES_MAX,
     ACCEPTED_PROPERTY,
     SUMMARY_ACCEPTED,
     TOMBSTONES_PROPERTY,
@@ -39,13 +33,21 @@ from thermocline.iceberg.rewrite import standing
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
 from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.table.accepted import (
+    GAPS,
+    Accepted,
+    Gap,
+    check_facts,
+    differ,
+    topics_in_question,
+    with_entry,
+)
 from thermocline.ingest.table.progress import new_topics
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
 from thermocline.rules.identity import check_log
 from thermocline.rules.partition_time import PartitionTimes
-from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,42 +58,6 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
-
-
-Gap = OffsetsGone | TombstonesGone
-_GAPS = (OffsetsGone, TombstonesGone)
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What was accepted: the code of the error, its facts, and where the seam was and is. ``at`` is ISO 8601.
-
-    The seams hold the partitions that moved, new or gone ones included. ``to`` is what a rebase was told.
-    """
-
-    code: str
-    facts: tuple[str, ...]
-    at: str
-    seam_before: Mapping[str, Mapping[str, int]]
-    seam_after: Mapping[str, Mapping[str, int]]
-    to: str = ""
-    given_up: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the table keeps it, for JSON."""
-        return {
-            "code": self.code,
-            "facts": list(self.facts),
-            "at": self.at,
-            "to": self.to,
-            "given_up": list(self.given_up),
-            "seam_before": self.seam_before,
-            "seam_after": self.seam_after,
-        }
-
-    def entry(self) -> str:
-        """The same as a text."""
-        return json.dumps(self.to_dict(), separators=(",", ":"))
 
 
 def accept_gap(
@@ -109,10 +75,10 @@ def accept_gap(
         state, as_before = owned.state, TableChange.carrying_on(owned.state)
         if isinstance(stop, OffsetsGone):
             return replace(as_before, seam=state.seam.advanced(stop.ends()))
-        topics = _in_question(stop, owned.definition.topics)
+        topics = topics_in_question(stop, owned.definition.topics)
         return replace(as_before, properties=_tombstones_since_now(state, topics, now_ms))
 
-    return _resume(settings, name, facts, _GAPS, move, "", clock, say)
+    return _resume(settings, name, facts, GAPS, move, "", clock, say)
 
 
 def rebase(
@@ -128,7 +94,7 @@ def rebase(
     """
 
     def move(owned: Owned, stop: Gap | LogReplaced, now_ms: int) -> TableChange:
-        state, topics = owned.state, _in_question(stop, owned.definition.topics)
+        state, topics = owned.state, topics_in_question(stop, owned.definition.topics)
         change = replace(
             TableChange.carrying_on(state),
             seam=state.seam.without(topics),
@@ -162,7 +128,7 @@ def rebase_onto(
         return None
     found = (*foreign.tokens, f"onto={foreign.onto}")
     if sorted(given) != sorted(found):
-        raise _differ(name, foreign, given, found)
+        raise differ(name, foreign, given, found)
     table = open_table(settings, name)
     new = _new_since(settings, table, snapshot_id, name)
     accepted = Accepted(
@@ -192,7 +158,7 @@ def rebase_onto(
         newer = _foreign(settings, name, given, clock)
         if newer is None or newer.tokens == foreign.tokens:
             raise
-        raise _differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
+        raise differ(name, newer, given, (*newer.tokens, f"onto={newer.onto}")) from None
 
 
 def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) -> NewTopics:
@@ -245,7 +211,7 @@ def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
             raise
         return error
     if stop is not None:
-        raise _differ(name, stop, given)
+        raise differ(name, stop, given)
     return None
 
 
@@ -270,7 +236,7 @@ def _resume(
     stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     if stop is None:
         return None
-    _check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
+    check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
     if isinstance(stop, LogReplaced) and not definition.has_key:
         raise replace(stop, has_key=False)
     with own_table(settings, name, clock, say=say) as owned:
@@ -278,17 +244,10 @@ def _resume(
         stop = _find(name, owned.state, owned.log, owned.definition, now_ms)
         if stop is None:
             return None
-        _check_facts(name, stop, kinds, facts, to)
+        check_facts(name, stop, kinds, facts, to)
         moved = move(owned, stop, now_ms)
-        before, after = _changed(owned.state.seam, moved.seam)
-        accepted = Accepted(
-            code=stop.code,
-            facts=stop.tokens,
-            at=iso_time(now_ms),
-            seam_before=before,
-            seam_after=after,
-            to=to,
-        )
+        at = iso_time(now_ms)
+        accepted = Accepted.of_move(stop.code, stop.tokens, at, owned.state.seam, moved.seam, to)
         _commit(owned, moved, accepted)
     return accepted
 
@@ -299,53 +258,9 @@ def _find(
     """What the checks find that ingest makes before a batch."""
     try:
         check_log(name, state, log, definition, now_ms)
-    except (*_GAPS, LogReplaced) as stop:
+    except (*GAPS, LogReplaced) as stop:
         return stop
     return None
-
-
-def _check_facts(
-    name: str,
-    stop: Gap | LogReplaced,
-    kinds: tuple[type[Gap | LogReplaced], ...],
-    facts: Sequence[str],
-    to: str = "",
-) -> None:
-    if not isinstance(stop, kinds) or sorted(facts) != sorted(stop.tokens):  # safety: facts, command-of-facts
-        raise _differ(name, stop, facts, stop.tokens, to)
-
-
-def _differ(
-    name: str,
-    stop: Gap | LogReplaced | ForeignSnapshot,
-    given: Sequence[str],
-    found: Sequence[str] | None = None,
-    to: str = "",
-) -> NotConfirmed:
-    """With the command that would resume, which reads from where its user said."""
-    command = stop.resume.replace("--to earliest", f"--to {shlex.quote(to)}") if to else stop.resume
-    now = places.some(stop.tokens if found is None else found) or "none"
-    problem = f"the facts of table {name} are now {now}, not {places.some(given) or 'none'}"
-    return NotConfirmed(problem=problem, command=command, detail=stop.what)
-
-
-def _in_question(stop: Gap | LogReplaced, topics: Sequence[str]) -> tuple[str, ...]:
-    # All of a topic's partitions: a log that lost its end may have other records further on, too.
-    return (() if isinstance(stop, OffsetsGone) else stop.topics) or tuple(topics)
-
-
-def _changed(before: Seam, after: Seam) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-    places = {(topic, partition) for seam in (before, after) for topic, partition, _ in seam.items()}
-    moved = {
-        place
-        for place in places
-        if (place in before, before.get(place)) != (place in after, after.get(place))
-    }
-
-    def part(seam: Seam) -> dict[str, dict[str, int]]:
-        return Seam({place: seam[place] for place in moved if place in seam}).to_dict()
-
-    return part(before), part(after)
 
 
 def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
@@ -358,11 +273,3 @@ def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
     )
     failpoint("resume.commit")
     landed(owned.committer.commit(owned.state.snapshot_id, owned.state.seam, change))
-
-
-def with_entry(entries: str, entry: str) -> str:
-    """The table's list of what was accepted with one more at its end, and old ones dropped beyond a bound."""
-    kept = [*json.loads(entries), json.loads(entry)][-ACCEPTED_ENTRIES_MAX:]
-    while len(kept) > 1 and len(json.dumps(kept, separators=(",", ":"))) > ACCEPTED_BYTES_MAX:
-        del kept[0]
-    return json.dumps(kept, separators=(",", ":"))

@@ -19,7 +19,7 @@ from tests.newest import newest
 from thermocline.iceberg.reading import Life, Reading
 from thermocline.ingest.quarantine import SeenRecords
 from thermocline.ingest.replay.judgement import Judgement, Origin, Outcome
-from thermocline.ingest.replay.replay import _Replaying
+from thermocline.ingest.replay.replay import Replay
 from thermocline.kafka.facts import OffsetRange, RecordChunk, TopicConfig, TopicFacts
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode import decoder_for
@@ -189,7 +189,7 @@ class RandomHistory:
             "headers": None,
         }
 
-    def replaying(self, monkeypatch: pytest.MonkeyPatch) -> _Replaying:
+    def replaying(self, monkeypatch: pytest.MonkeyPatch) -> Replay:
         """A replay of this history: all its own, but for the log and the table's files."""
         row = self.row
         live = {} if row is None else {KEY: Origin(row.topic, 0, row.offset, row.timestamp_ms)}
@@ -202,7 +202,7 @@ class RandomHistory:
             "log": _Log(self),
             "clock": SimpleNamespace(now_ms=lambda: self.now_ms),
         }
-        return _Replaying(
+        return Replay(
             definition=DEFINITION,
             client_config={},
             registry=None,

@@ -211,8 +211,9 @@ def records_of(definition: LiveTable, records: list[tuple[int, Key, str | None]]
 
 def java_store(committer: Committer) -> JavaMetadata:
     """What a committer commits through; its table can be replaced by one that fails."""
-    assert isinstance(committer._store, JavaMetadata)
-    return committer._store
+    store = committer._store
+    assert isinstance(store, JavaMetadata)
+    return store
 
 
 def settings_of(folder: Path, uri: str, format_version: int = 3) -> Settings:

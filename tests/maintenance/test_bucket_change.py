@@ -27,7 +27,7 @@ from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.commit.content_files import ContentFiles
-from thermocline.ingest.table.alter import _commit
+from thermocline.ingest.table.alter import commit_alteration
 from thermocline.ingest.table.resume import rebase_onto
 from thermocline.maintenance import merge
 from thermocline.maintenance.measure import Measurer
@@ -61,7 +61,7 @@ def alter(kept: Kept, buckets: int) -> None:
     files = dict(Counter(file.part.of for file in ingest.files()))
     wanted = replace(current, buckets=buckets, file_buckets=None)
     planned = plan_alteration(current, wanted, ingest.owned.table.metadata.last_column_id, files)
-    _commit(ingest.owned, planned, "earliest")
+    commit_alteration(ingest.owned, planned, "earliest")
     ingest.refresh()
     ingest.definition = ingest.owned.definition = definition_of(ingest.owned.table, NAME)
     assert ingest.definition == planned.definition

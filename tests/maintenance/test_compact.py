@@ -123,15 +123,15 @@ def test_what_is_sorted_at_once_is_bounded_also_where_only_the_first_rows_are_sh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge, "BYTES_IN_MEMORY", 1 << 20)
-    monkeypatch.setattr(merge, "_ROWS_READ", 100)
+    monkeypatch.setattr(merge, "ROWS_READ", 100)
     sorted_bytes: list[int] = []
-    write = merge._write
 
-    def counted(path: Path, rows: pa.Table, rows_at_once: int) -> None:
-        sorted_bytes.append(rows.nbytes)
-        write(path, rows, rows_at_once)
+    class Counting(pa.ipc.RecordBatchFileWriter):  # type: ignore[misc]
+        def write_table(self, table: pa.Table, max_chunksize: int) -> None:
+            sorted_bytes.append(table.nbytes)
+            super().write_table(table, max_chunksize)
 
-    monkeypatch.setattr(merge, "_write", counted)
+    monkeypatch.setattr(pa.ipc, "new_file", Counting)
     count = 4 * ROW_GROUP_ROWS
     values = ["short" if one < ROW_GROUP_ROWS else "x" * 1_000 for one in range(count)]
     rows = [(one, (1, f"u{count - one:05}", "plan"), value) for one, value in enumerate(values)]
@@ -141,6 +141,7 @@ def test_what_is_sorted_at_once_is_bounded_also_where_only_the_first_rows_are_sh
     table.files = {0: [DataFile(path.as_uri(), 0, count, path.stat().st_size)]}
     done = _task(table, list(table.files[0])).run()
     assert sum(file.rows for file in done.added) == count
+    assert len(sorted_bytes) > 1
     assert max(sorted_bytes) < 2 << 20
 
 

@@ -21,7 +21,7 @@ from thermocline.iceberg.sparse_index import FOOTER_KEY
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.commit.content_files import ContentFiles
-from thermocline.ingest.table.alter import _commit
+from thermocline.ingest.table.alter import commit_alteration
 from thermocline.ingest.table.resume import rebase_onto
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
@@ -40,7 +40,7 @@ class Damaged:
 
     def __init__(self, folder: Path, jvm: Any, version: int) -> None:
         self.ingest = Ingest(settings_of(folder, "sqlite:///catalog.db", version), jvm, seed=7)
-        self.damage = Damage(self._load, self.ingest.definition, folder / "catalog.db")
+        self.damage = Damage(self.load, self.ingest.definition, folder / "catalog.db")
         for _ in range(4):
             self.commit_batch()
         self.ingest.take_over()
@@ -58,7 +58,7 @@ class Damaged:
 
     def findings(self) -> list[Finding]:
         return list(
-            structure_findings(self._load(), self.damage.definition, lambda _what, _done, _total: None)
+            structure_findings(self.load(), self.damage.definition, lambda _what, _done, _total: None)
         )
 
     def codes(self) -> set[str]:
@@ -87,7 +87,7 @@ class Damaged:
         before = {file.path: file.deletes} if file.deletes else {}
         self.commit(part(file.bucket, None, self.damage.deletes({file.path: positions}), before), **changes)
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
         return load_table(open_catalog(self.ingest.settings.catalog), NAME, "app.profiles")
 
     def _alter(self) -> None:
@@ -104,7 +104,7 @@ class Damaged:
             columns={**columns, "score": "double"},
         )
         planned = plan_alteration(before, wanted, self.ingest.owned.table.metadata.last_column_id)
-        _commit(self.ingest.owned, planned, "earliest")
+        commit_alteration(self.ingest.owned, planned, "earliest")
         self.ingest.definition = self.damage.definition = planned.definition
         self.ingest.refresh()
 
@@ -247,7 +247,7 @@ def test_a_missing_or_a_changed_file_is_found_once(table: Damaged) -> None:
 
 @pytest.mark.full
 def test_a_missing_manifest_is_found(table: Damaged) -> None:
-    loaded = table._load()
+    loaded = table.load()
     for snapshot in loaded.snapshots()[-2:]:
         manifest = snapshot.manifests(loaded.io)[-1]
         for path in (manifest.manifest_path, snapshot.manifest_list):
@@ -259,7 +259,7 @@ def test_a_missing_manifest_is_found(table: Damaged) -> None:
 
 def test_files_of_a_snapshot_that_is_expired_meanwhile_may_be_gone(table: Damaged) -> None:
     """Method: a file that only old snapshots need is deleted, and these expire after the table was loaded."""
-    loaded = table._load()
+    loaded = table.load()
     newest = loaded.current_snapshot().snapshot_id
     still = {file.deletes.path for file in table.damage.files() if file.deletes}
     old = [one for one in loaded.snapshots() if one.snapshot_id != newest]

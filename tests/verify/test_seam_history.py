@@ -22,7 +22,7 @@ from thermocline.iceberg.catalog import (
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.commit.change import TableChange, summary_fields
-from thermocline.ingest.table.resume import Accepted, _changed
+from thermocline.ingest.table.accepted import Accepted
 from thermocline.rules.seam import Seam
 from thermocline.verify.finding import Finding
 from thermocline.verify.seam_history import seam_findings
@@ -80,9 +80,8 @@ class Story:
         self.move(Seam.of({T: {0: self.chance.randrange(3), 1: 0}}))
 
     def move(self, to: Seam) -> None:
-        before, after = _changed(self.seam, to)
+        note = Accepted.of_move("code", (), "now", self.seam, to)
         self.seam = to
-        note = Accepted("code", (), "now", before, after)
         self.write(summary={SUMMARY_ACCEPTED: note.entry()})
 
     def replay(self) -> None:

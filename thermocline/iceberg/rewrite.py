@@ -265,7 +265,7 @@ _FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def field_ids(fields: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, bytes | None]]:
-    """Ids of columns and of the fields within them, by their full names in Iceberg; None where there is none."""
+    """Ids of columns and of the fields within them, by their full names in Iceberg; None if missing."""
     for field in fields:
         name = before + field.name
         yield name, (field.metadata or {}).get(_FIELD_ID)

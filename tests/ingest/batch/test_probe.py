@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import FileIO
@@ -20,11 +22,9 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, Deletes, local_path
 from thermocline.ingest.batch import probe as module
 from thermocline.ingest.batch.files_by_bucket import by_bucket
-from thermocline.ingest.batch.probe import Replaced, probe
+from thermocline.ingest.batch.probe import Replaced, WorkerCache, probe
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_one
-
-CACHES = ("_YOUNG_KEYS", "_DELETED", "_INDEXES")
 
 
 @pytest.fixture
@@ -61,11 +61,10 @@ class Worker:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, bytes_max: int = 1 << 20) -> None:
         self._monkeypatch = monkeypatch
-        self._caches: dict[str, Bounded[Any, Any]] = {name: Bounded(bytes_max) for name in CACHES}
+        self.cache = WorkerCache(*(Bounded(bytes_max) for _ in fields(WorkerCache)))
 
     def enter(self) -> None:
-        for name, cache in self._caches.items():
-            self._monkeypatch.setattr(module, name, cache)
+        self._monkeypatch.setattr(module, "worker_cache", self.cache)
 
 
 def probed(table: OneBucketTable, *keys: Key) -> dict[str, list[int]]:
@@ -78,13 +77,13 @@ def probed(table: OneBucketTable, *keys: Key) -> dict[str, list[int]]:
 def sizes_joined(monkeypatch: pytest.MonkeyPatch, size_of: Callable[[pa.ChunkedArray], int]) -> list[int]:
     """Of the stored keys that are held at once, as they are joined with those of the batch."""
     sizes: list[int] = []
-    hits = module._hits
+    index_in = pc.index_in
 
-    def counted(stored: pa.ChunkedArray, keys: pa.Array) -> Any:
+    def counted(stored: pa.ChunkedArray, value_set: pa.Array) -> Any:
         sizes.append(size_of(stored))
-        return hits(stored, keys)
+        return index_in(stored, value_set=value_set)
 
-    monkeypatch.setattr(module, "_hits", counted)
+    monkeypatch.setattr(pc, "index_in", counted)
     return sizes
 
 
@@ -180,12 +179,13 @@ def test_deletes_are_read_for_the_files_that_are_joined_at_once(
         table.upsert(rows(ROW_GROUP_ROWS * number, ROW_GROUP_ROWS * (number + 1)))
         table.upsert([(0, key_of(ROW_GROUP_ROWS * number), None)])
     monkeypatch.setattr(module, "GROUPS_AT_ONCE", 1)
-    Worker(monkeypatch).enter()
+    worker = Worker(monkeypatch)
+    worker.enter()
     wanted = [encode_one(DEFINITION, key_of(ROW_GROUP_ROWS * number + 1)) for number in range(4)]
     hits = probe(IO, DEFINITION, table.files[0], pa.array(wanted, pa.binary()))
     for number in range(1, 5):
         assert next(hits).positions.tolist() == [1]
-        assert len(module._DELETED) == number
+        assert len(worker.cache.deletes) == number
 
 
 def test_a_worker_reads_young_files_and_their_deletes_once(
@@ -226,11 +226,12 @@ def test_what_does_not_fit_a_worker_is_read_again(
 ) -> None:
     for number in range(20):
         table.upsert(rows(100 * number, 100 * (number + 1)))
-    Worker(monkeypatch, bytes_max=5_000).enter()
+    worker = Worker(monkeypatch, bytes_max=5_000)
+    worker.enter()
     wanted = [key_of(100 * number) for number in range(20)]
     for reads_so_far in (20, 20 + 18):
         assert sorted(probed(table, *wanted).values()) == [[0]] * 20
-        assert (len(reads.calls), len(module._YOUNG_KEYS)) == (reads_so_far, 2)
+        assert (len(reads.calls), len(worker.cache.young_keys)) == (reads_so_far, 2)
 
 
 @pytest.mark.parametrize("format_version", [3, 2])

@@ -260,7 +260,7 @@ def test_values_are_read_only_where_a_record_finds_its_key(
     table.run(records_of(SMALL, [(key, {"text": str(key)}) for key in range(30 * ROW_GROUP_ROWS)]))
     changed = [4 * ROW_GROUP_ROWS + 1, 9 * ROW_GROUP_ROWS + 1, 20 * ROW_GROUP_ROWS + 1]
     reads = Reads(monkeypatch)
-    monkeypatch.setattr("thermocline.ingest.batch.stored_rows._BYTES_AT_ONCE", 1)
+    monkeypatch.setattr("thermocline.ingest.batch.stored_rows.BYTES_AT_ONCE", 1)
     done = table.run(
         records_of(
             SMALL, [(changed[0], TOMBSTONE), *((key, {"text": str(key)}) for key in changed[1:])], 10**6

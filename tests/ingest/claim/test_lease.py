@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.manual_clock import ManualClock
 from thermocline.errors import OwnerLost, StorageFailed, TableHeld
-from thermocline.iceberg.holder import Holder, _started
+from thermocline.iceberg.holder import Holder
 from thermocline.ingest.claim.lease import OwnerLease, StoppedWaiting
 
 LEASE_SECONDS = 60.0
@@ -89,7 +89,8 @@ def test_an_owner_of_this_machine_that_has_ended_is_not_waited_for(
 ) -> None:
     process = subprocess.Popen(["sleep", "60"])
     holder = replace(ELSEWHERE, boot_id=Holder.this_process(1).boot_id, pid=process.pid)
-    holder = replace(holder, process_started=_started(process.pid) or "")
+    stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    holder = replace(holder, process_started=stat[19])  # the 22nd field, by proc(5)
     assert not holder.has_ended()
     process.kill()
     deadline = time.monotonic() + 10

@@ -15,6 +15,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table.snapshots import Operation
 
+from tests.failpoints.meanwhile import meanwhile
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, java_store, settings_of
 from thermocline.errors import (
@@ -41,9 +42,8 @@ from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.claim.ownership import Claim, own_table
 from thermocline.ingest.claim.reconcile import Resolution, settle_unknown
 from thermocline.ingest.commit.change import Onto, TableChange
-from thermocline.ingest.commit.commit import Committer, Landed, Outcome, Rejected, Unknown
+from thermocline.ingest.commit.commit import Landed, Outcome, Rejected, Unknown
 from thermocline.ingest.commit.java import JavaCatalog
-from thermocline.ingest.commit.metadata import Built
 from thermocline.ingest.commit.unknown import UnknownCommit, notes
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.table.create import create_java_table
@@ -114,7 +114,7 @@ def test_a_stale_owner_is_told_so(ingest: Ingest) -> None:
 
 
 def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
-    ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+    ingest: Ingest,
 ) -> None:
     """Goal: the swap, not only the check before it, stops a stale owner.
 
@@ -122,17 +122,10 @@ def test_a_commit_prepared_before_a_takeover_is_refused_by_the_catalog_itself(
     """
     stale, planned = ingest.owned.committer, ingest.planned
     change, _ = ingest.batch()
-    build = Committer._build
-
-    def build_and_lose_the_table(self: Committer, *arguments: Any) -> Built:
-        built = build(self, *arguments)
-        if self is stale and self.epoch == ingest.owned.committer.epoch:
-            ingest.take_over()
-        return built
-
-    monkeypatch.setattr(Committer, "_build", build_and_lose_the_table)
-
-    assert isinstance(error_of(stale.commit(*planned, change)), OwnerLost)
+    with meanwhile("commit.publish", ingest.take_over, times=1):
+        outcome = stale.commit(*planned, change)
+    assert isinstance(error_of(outcome), OwnerLost)
+    assert ingest.owned.committer is not stale
 
     ingest.refresh()
     assert ingest.owned.state.batch_id != change.batch_id
@@ -240,19 +233,15 @@ def test_a_batch_of_another_definition_is_refused(ingest: Ingest) -> None:
     assert (error.planned, error.found) == (1, 2)
 
 
-def test_properties_of_others_only_cost_an_attempt(ingest: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_properties_of_others_only_cost_an_attempt(ingest: Ingest) -> None:
     table = ingest.java_table()
-    build = Committer._build
     races: list[Any] = []
 
-    def build_and_lose_a_race(self: Committer, *arguments: Any) -> Built:
-        built = build(self, *arguments)
-        if len(races) < 3:
-            races.append(table.updateProperties().set("somebody", str(len(races))).commit())
-        return built
+    def win_a_race() -> None:
+        races.append(table.updateProperties().set("somebody", str(len(races))).commit())
 
-    monkeypatch.setattr(Committer, "_build", build_and_lose_a_race)
-    assert isinstance(commit(ingest), Landed)
+    with meanwhile("commit.publish", win_a_race, times=3):
+        assert isinstance(commit(ingest), Landed)
     assert len(races) == 3
     assert ingest.rows() == ingest.expected
 
@@ -271,7 +260,7 @@ def test_a_commit_that_appears_after_its_race_was_thought_lost_counts_once(
 
 
 def test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_its_files(
-    ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+    ingest: Ingest,
 ) -> None:
     """Goal: absence proves nothing once what the commit was planned on has been expired.
 
@@ -279,22 +268,16 @@ def test_a_lost_race_that_the_history_no_longer_tells_of_is_unknown_and_keeps_it
     """
     stale, planned = ingest.owned.committer, ingest.planned
     change, _ = ingest.batch()
-    build = Committer._build
 
-    def build_and_lose_the_table(self: Committer, *arguments: Any) -> Built:
-        built = build(self, *arguments)
-        if self is stale and self.epoch == ingest.owned.committer.epoch:
-            ingest.take_over()
-            ingest.java_table().expireSnapshots().expireSnapshotId(planned[0]).commit()
-        return built
+    def take_over_and_expire() -> None:
+        ingest.take_over()
+        ingest.java_table().expireSnapshots().expireSnapshotId(planned[0]).commit()
 
-    monkeypatch.setattr(Committer, "_build", build_and_lose_the_table)
-
-    outcome = stale.commit(*planned, change)
+    with meanwhile("commit.publish", take_over_and_expire, times=1):
+        outcome = stale.commit(*planned, change)
 
     assert isinstance(outcome, Unknown)
     assert all(exists(path) for path in change.paths())
-    monkeypatch.undo()
     (settled,) = ingest.take_over().settled
     assert settled.verdict == Resolution.UNPROVEN
     assert all(exists(path) for path in change.paths())
@@ -495,25 +478,15 @@ def test_the_epoch_of_a_restored_catalog_goes_on_from_a_lease_that_was_released(
         assert owned.committer.epoch == owned.state.epoch == 3
 
 
-def test_the_owner_before_may_commit_until_it_is_overtaken(
-    ingest: Ingest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_owner_before_may_commit_until_it_is_overtaken(ingest: Ingest) -> None:
     """Method: it commits between the new owner's look at the table and its swap."""
     before = ingest.owned.committer
     ingest.owned.release()
     claim = Claim.of(ingest.settings, NAME, SystemClock())
     claim.wait_until_free()
-    plan = Committer._ownership
     landed: list[Outcome] = []
-
-    def plan_and_be_late(self: Committer, *arguments: Any) -> Any:
-        planned = plan(self, *arguments)
-        if not landed:
-            landed.append(commit(ingest))
-        return planned
-
-    monkeypatch.setattr(Committer, "_ownership", plan_and_be_late)
-    newer = claim.take(ingest.jvm)
+    with meanwhile("commit.refresh", lambda: landed.append(commit(ingest)), times=1):
+        newer = claim.take(ingest.jvm)
     newer.release()
     assert isinstance(landed[0], Landed)
     assert newer.state.seam == landed[0].seam

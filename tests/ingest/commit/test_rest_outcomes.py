@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.failpoints.meanwhile import meanwhile
 from tests.http_proxy import Fault, HttpProxy, Request
 from tests.ingest.commit.test_commit_outcomes import check_nothing_is_lost_or_repeated, ingest_through_faults
 from tests.ingest.postgres import Loss
@@ -20,9 +21,8 @@ from thermocline.dev.rest_catalog import LocalRestCatalog
 from thermocline.errors import CatalogUnreachable, OwnerLost
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.ingest.claim.reconcile import Resolution
-from thermocline.ingest.commit.commit import Committer, Landed, Rejected, Unknown
+from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
 from thermocline.ingest.commit.java import small_jvm
-from thermocline.ingest.commit.metadata import Built
 from thermocline.settings import CatalogSettings, PassThrough
 
 pytestmark = pytest.mark.jvm
@@ -132,33 +132,24 @@ def test_lost_answers_of_a_rest_catalog_lose_and_repeat_nothing(
 
 
 def test_a_commit_prepared_before_a_takeover_is_refused_by_the_rest_catalog_itself(
-    lossy: LossyRest, new_ingest: Callable[..., Ingest], monkeypatch: pytest.MonkeyPatch
+    lossy: LossyRest, new_ingest: Callable[..., Ingest]
 ) -> None:
     """Goal: the server, not only the check before the request, stops a stale owner.
 
     Method: a rival takes the table between the stale owner's checks and its request, and sometimes commits.
     """
     ingest = new_ingest()
-    rival_acts: list[Callable[[], None]] = []
-    build = Committer._build
-
-    def build_and_lose_the_table(self: Committer, *arguments: Any) -> Built:
-        built = build(self, *arguments)
-        if rival_acts:
-            rival_acts.pop()()
-        return built
 
     def take_over() -> None:
         ingest.take_over()
         if ingest.random.random() < 0.5:
             commit(ingest)
 
-    monkeypatch.setattr(Committer, "_build", build_and_lose_the_table)
     for _ in range(STALE):
         stale, planned = ingest.owned.committer, ingest.planned
         change, _ = ingest.batch()
-        rival_acts.append(take_over)
-        outcome = stale.commit(*planned, change)
+        with meanwhile("commit.publish", take_over, times=1):
+            outcome = stale.commit(*planned, change)
         assert isinstance(outcome, Rejected)
         assert isinstance(outcome.error, OwnerLost)
         assert ingest.rows() == ingest.expected
@@ -183,18 +174,15 @@ def test_a_commit_asserts_the_tables_uuid_and_the_snapshot_of_main(
 
 
 def test_a_property_that_is_set_meanwhile_neither_stops_a_commit_nor_is_lost(
-    lossy: LossyRest, new_ingest: Callable[..., Ingest], monkeypatch: pytest.MonkeyPatch
+    lossy: LossyRest, new_ingest: Callable[..., Ingest]
 ) -> None:
     ingest = new_ingest()
-    build = Committer._build
 
-    def build_and_set(self: Committer, *arguments: Any) -> Built:
-        built = build(self, *arguments)
+    def set_a_property() -> None:
         ingest.java_table().updateProperties().set("somebody", "else").commit()
-        return built
 
-    monkeypatch.setattr(Committer, "_build", build_and_set)
-    commit(ingest)
+    with meanwhile("commit.publish", set_a_property):
+        commit(ingest)
     assert ingest.rows() == ingest.expected
     assert ingest.owned.table.properties["somebody"] == "else"
 

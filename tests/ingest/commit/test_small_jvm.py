@@ -7,7 +7,6 @@ import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from thermocline.settings import CatalogSettings
 @pytest.mark.jvm
 def test_a_jvm_that_ends_as_it_starts_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Method: in place of Java, a program that ends at once, as one that was killed."""
-    monkeypatch.setattr("thermocline.ingest.commit.java._running", {})
+    monkeypatch.setattr("thermocline.ingest.commit.java.catalog_jars", lambda _: (Path("of/this/test.jar"),))
     monkeypatch.setattr(
         "thermocline.ingest.commit.java.find_java", lambda: SimpleNamespace(executable=Path("/bin/true"))
     )
@@ -32,14 +31,9 @@ def test_a_jvm_that_ends_as_it_starts_fails_by_name(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.jvm
-def test_the_jvm_is_not_ended_by_what_tells_a_process_and_its_children_to_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_jvm_is_not_ended_by_what_tells_a_process_and_its_children_to_stop() -> None:
     """A terminal sends Ctrl-C to all, and systemd SIGTERM: it would end in the middle of a commit."""
-    running: dict[Any, Any] = {}
-    monkeypatch.setattr("thermocline.ingest.commit.java._running", running)
-    with small_jvm(CatalogSettings(uri="sqlite:///none.db", warehouse="file:///none")):
-        (jvm,) = running.values()
-        status = Path(f"/proc/{jvm._process.pid}/status").read_text()
+    with small_jvm(CatalogSettings(uri="sqlite:///none.db", warehouse="file:///none")) as jvm:
+        status = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status").read_text()
         ignored = int(re.findall("SigIgn:(.*)", status)[0], 16)
     assert all(ignored >> number - 1 & 1 for number in (signal.SIGINT, signal.SIGTERM))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from thermocline.errors import (
     TableHeld,
     ThermoclineError,
 )
+from thermocline.ingest import run as run_module
 from thermocline.ingest.owner.turns import (
     REJECTIONS_MAX,
     RETRY_SECONDS,
@@ -29,7 +30,6 @@ from thermocline.ingest.owner.turns import (
     Opener,
     Turns,
 )
-from thermocline.ingest.run import Beside, _Running
 from thermocline.process.metrics import REGISTRY
 
 
@@ -242,25 +242,29 @@ def test_a_standby_that_lost_its_table_stands_by_again() -> None:
     assert calls.count("second") > 5
 
 
-def test_a_standby_whose_engine_has_died_ends_instead_of_blaming_the_catalog() -> None:
-    """A process manager starts it again then. Method: the engine dies before the owner ends."""
+def test_a_standby_whose_engine_has_died_ends_instead_of_blaming_the_catalog(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process manager starts it again then. Method: the engine dies after a minute, and then the owner."""
+    clock = ManualClock()
+
+    def is_late() -> bool:
+        return clock.monotonic() > 60
 
     class Engine:
-        is_dead = False
-
         def check(self) -> None:
-            if self.is_dead:
+            if is_late():
                 raise EngineFailed(engine="Spark", detail="its JVM is gone")
 
-    engine, clock = Engine(), ManualClock()
-    running = _Running(cast("Any", None), clock, Beside(), "t", cast("Any", engine))
-    lease = SimpleNamespace(is_free=lambda: engine.is_dead, watch_seconds=1.0)
-    opening = SimpleNamespace(claim=SimpleNamespace(lease=lease, name="t"))
-    opener = Opener(lambda: cast("Any", opening), running._owner)
-    table = IngestedTable("t", clock, opener, waits_out=True, is_standby=True)
-    Turns([table], clock).follow(Stop(clock, at=clock.monotonic() + 60))
-    assert table.error is None
+        def stop(self) -> None:
+            pass
 
-    engine.is_dead = True
-    Turns([table], clock).follow(threading.Event())
-    assert isinstance(table.error, EngineFailed)
+    lease = SimpleNamespace(is_free=is_late, watch_seconds=1.0)
+    opening = SimpleNamespace(claim=SimpleNamespace(lease=lease, name="t"))
+    monkeypatch.setattr(run_module, "start_engine", lambda *_: Engine())
+    monkeypatch.setattr(run_module, "Opening", SimpleNamespace(of=lambda *_: opening))
+    monkeypatch.setattr(run_module, "Log", lambda _: None)
+    settings: Any = SimpleNamespace(kafka=None)
+    (ended,) = run_module.run(settings, ["t"], False, Stop(clock, at=120.0), clock, standby=True)
+    assert isinstance(ended.error, EngineFailed)
+    assert 60 < clock.monotonic() < 120

@@ -358,7 +358,7 @@ def test_of_the_tables_rows_a_bounded_number_of_bytes_is_read_at_once(
     table.upsert([(offset, (offset, "u", "k"), "v") for offset in range(count)])
     asked = records_of([(0, (key, "u", "k"), "v") for key in (5 * ROW_GROUP_ROWS, count - 1, count, 7)])
     reads = Reads(monkeypatch)
-    monkeypatch.setattr("thermocline.ingest.batch.stored_rows._BYTES_AT_ONCE", 1)
+    monkeypatch.setattr("thermocline.ingest.batch.stored_rows.BYTES_AT_ONCE", 1)
     found = live_rows(IO, one_bucket, table.files, asked)
     assert sorted(origin.offset for origin in found.values()) == [7, 5 * ROW_GROUP_ROWS, count - 1]
     assert all(decode_one(one_bucket, key)[0] == origin.offset for key, origin in found.items())
@@ -551,7 +551,7 @@ def test_a_history_begins_after_what_was_decoded_by_a_definition_that_is_not_kno
 def test_only_the_brokers_times_say_from_where_on_records_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
     for is_append_time in (True, False):
         around = Surroundings(partitions=1, is_append_time=is_append_time, is_compacted=True)
-        young = RandomHistory(0, around).replaying(monkeypatch)._ground().young_from
+        young = RandomHistory(0, around).replaying(monkeypatch).context().young_from
         assert bool(young) == is_append_time
 
 

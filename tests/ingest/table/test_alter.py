@@ -19,7 +19,7 @@ from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.ingest.claim.ownership import Owned
 from thermocline.ingest.commit.commit import Landed, Rejected
-from thermocline.ingest.table.alter import _commit, alter_table
+from thermocline.ingest.table.alter import alter_table, commit_alteration
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import Alteration, plan_alteration
 from thermocline.rules.definition import LiveTable
@@ -76,7 +76,7 @@ def test_schema_definition_and_snapshot_change_in_one_swap_that_batches_go_on_fr
     before, state = ingest.owned.table.metadata_location, ingest.owned.state
     alteration = planned(ingest, score="double", seen="date")
 
-    _commit(ingest.owned, alteration, "earliest")
+    commit_alteration(ingest.owned, alteration, "earliest")
 
     definition = current(ingest)
     table, after = ingest.owned.table, ingest.owned.state
@@ -117,7 +117,7 @@ def test_what_another_alteration_changed_meanwhile_is_not_lost(
 
     @contextmanager
     def owned_later(*_: object, **__: object) -> Iterator[Owned]:
-        _commit(ingest.owned, planned(ingest, score="double"), "earliest")
+        commit_alteration(ingest.owned, planned(ingest, score="double"), "earliest")
         ingest.refresh()
         ingest.owned.definition = current(ingest)
         yield ingest.owned
@@ -139,16 +139,16 @@ def test_an_alteration_whose_answer_is_lost_can_be_repeated(
     alteration = planned(ingest, score="double")
     sqlite.lose_next_commit(loss)
     if loss == Loss.APPLIED:  # it is found in the table
-        _commit(ingest.owned, alteration, "earliest")
+        commit_alteration(ingest.owned, alteration, "earliest")
     else:
         with pytest.raises(CommitUnknown):
-            _commit(ingest.owned, alteration, "earliest")
+            commit_alteration(ingest.owned, alteration, "earliest")
     sqlite.deliver_late()
     ingest.take_over()
     again = planned(ingest, **({"score": "double"} if current(ingest).version == 1 else {}))
     assert bool(again.changes) == (loss == Loss.DROPPED)
     if again.changes:
-        _commit(ingest.owned, again, "earliest")
+        commit_alteration(ingest.owned, again, "earliest")
     assert current(ingest) == alteration.definition
     assert ingest.rows() == ingest.expected
     ingest.definition = alteration.definition
@@ -165,7 +165,7 @@ def test_a_column_that_another_program_added_and_dropped_is_no_hindrance(ingest:
     given = ingest.owned.table.metadata.last_column_id
 
     alteration = planned(ingest, score="double")
-    _commit(ingest.owned, alteration, "earliest")
+    commit_alteration(ingest.owned, alteration, "earliest")
 
     assert alteration.added[0].field_id == given + 1
     assert current(ingest) == alteration.definition
@@ -182,7 +182,7 @@ def test_a_column_of_another_program_refuses_an_alteration_whole(ingest: Ingest)
     before = current(ingest), ingest.owned.table.metadata_location
 
     with pytest.raises(AlterationRefused, match="another program changed the table's columns"):
-        _commit(ingest.owned, alteration, "earliest")
+        commit_alteration(ingest.owned, alteration, "earliest")
 
     assert (current(ingest), ingest.owned.table.metadata_location) == before
     commit_batch(ingest)

@@ -22,17 +22,17 @@ from thermocline.iceberg.catalog import (
     load_table,
     open_catalog,
 )
-from thermocline.ingest.table.resume import (
-    _changed,
-    _check_facts,
-    _in_question,
-    rebase_onto,
+from thermocline.ingest.table.accepted import (
+    GAPS,
+    Accepted,
+    check_facts,
+    topics_in_question,
     with_entry,
 )
+from thermocline.ingest.table.resume import rebase_onto
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 
-GAPS = (OffsetsGone, TombstonesGone)
 GONE = OffsetsGone(table="t", gaps=("a/0@5-9", "a/1@2-3"))
 
 
@@ -49,7 +49,7 @@ def test_the_list_keeps_the_newest_and_stays_small() -> None:
 
 
 def test_the_very_facts_pass_in_any_order() -> None:
-    _check_facts("t", GONE, GAPS, ["a/1@2-3", "a/0@5-9"])
+    check_facts("t", GONE, GAPS, ["a/1@2-3", "a/0@5-9"])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_very_facts_pass_in_any_order() -> None:
 )
 def test_fewer_more_or_other_facts_are_refused_with_the_right_command(facts: list[str]) -> None:
     with pytest.raises(NotConfirmed) as differ:
-        _check_facts("t", GONE, GAPS, facts)
+        check_facts("t", GONE, GAPS, facts)
     assert differ.value.command == "thermocline ingest accept-gap t --fact a/0@5-9 --fact a/1@2-3"
     assert (differ.value.exit_code, differ.value.next) == (2, differ.value.command)
 
@@ -65,7 +65,7 @@ def test_fewer_more_or_other_facts_are_refused_with_the_right_command(facts: lis
 def test_the_right_facts_to_the_wrong_command_are_refused() -> None:
     stop = LogReplaced.of_cluster("t", "x", "y")
     with pytest.raises(NotConfirmed, match="cluster=y") as differ:
-        _check_facts("t", stop, GAPS, ["cluster=y"])
+        check_facts("t", stop, GAPS, ["cluster=y"])
     assert "ingest rebase t --fact cluster=y --to earliest" in differ.value.next
 
 
@@ -73,7 +73,7 @@ def test_the_command_that_is_printed_reads_from_where_the_user_said() -> None:
     stop = LogReplaced.of_cluster("t", "x", "y")
     for to, said in (("latest", "latest"), ("2026-01-01 00:00+00:00", "'2026-01-01 00:00+00:00'")):
         with pytest.raises(NotConfirmed) as differ:
-            _check_facts("t", stop, (LogReplaced,), ["cluster=x"], to)
+            check_facts("t", stop, (LogReplaced,), ["cluster=x"], to)
         assert differ.value.command == f"thermocline ingest rebase t --fact cluster=y --to {said}"
 
 
@@ -115,16 +115,18 @@ def test_what_others_write_after_the_facts_were_seen_is_not_given_up(tmp_path: P
 
 def test_a_rebase_concerns_the_topics_that_are_in_question_and_no_others() -> None:
     topics = ("a", "b", "c/d")
-    assert _in_question(LogReplaced.of_cluster("t", "x", "y"), topics) == topics
+    assert topics_in_question(LogReplaced.of_cluster("t", "x", "y"), topics) == topics
     replaced = LogReplaced.of_topics("t", {"b": ("x", "y")})
-    assert _in_question(replaced, topics) == ("b",)
-    assert _in_question(LogReplaced.of_end("t", ("a/0@1-2", "a/4@7-9")), topics) == ("a",)
+    assert topics_in_question(replaced, topics) == ("b",)
+    assert topics_in_question(LogReplaced.of_end("t", ("a/0@1-2", "a/4@7-9")), topics) == ("a",)
     late = TombstonesGone(table="t", topics=("b",), since=("T",), kept_ms=(1,))
-    assert _in_question(late, topics) == ("b",)
-    assert _in_question(LogReplaced.of_partitions("t", ("b/0@1",)), topics) == ("b",)
+    assert topics_in_question(late, topics) == ("b",)
+    assert topics_in_question(LogReplaced.of_partitions("t", ("b/0@1",)), topics) == ("b",)
 
 
 def test_the_record_holds_the_partitions_that_moved() -> None:
     before = Seam.of({"a": {0: 1, 1: 2, 2: 0}, "b": {0: 3}})
     after = Seam.of({"a": {0: 1, 1: 5, 3: 0}, "b": {0: 3}})
-    assert _changed(before, after) == ({"a": {"1": 2, "2": 0}}, {"a": {"1": 5, "3": 0}})
+    note = Accepted.of_move("code", (), "now", before, after)
+    assert note.seam_before == {"a": {"1": 2, "2": 0}}
+    assert note.seam_after == {"a": {"1": 5, "3": 0}}

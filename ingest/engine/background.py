@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 _NICENESS: Final = 10
 """Batches go first where the cores do not suffice."""
-_STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 5.0
 """For temporary files to be removed; a request to a store may take longer, and is not waited for."""
 
 
-class Beside:
+class BackgroundProcess:
     """One process, which comes up with the first function and runs one after the other until `stop`."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")  # this process has threads, which a fork breaks
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="beside")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="background")
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         self._is_stopped = False
@@ -46,7 +46,7 @@ class Beside:
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             self._process.terminate()
-            self._process.join(_STOP_SECONDS)
+            self._process.join(STOP_SECONDS)
             self._process.kill()
             self._process.join()
 
