@@ -34,6 +34,7 @@ from thermocline.errors import (
 )
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.serving.http.authentication import Admit, admit_everyone
 from thermocline.serving.http.dependencies import Asking, OfWorker, Table
 from thermocline.serving.http.direct import DirectLookups
 from thermocline.serving.http.extract_response import (
@@ -310,8 +311,16 @@ async def release() -> VersionAnswer:
     return VersionAnswer(version=__version__)
 
 
-def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | None = None) -> Requests:
-    """The app of one API worker; ``io`` reaches the object store where extract jobs put their files."""
+def create_app(
+    tables: Tables,
+    settings: ServingSettings,
+    io: PyArrowFileIO | None = None,
+    admit: Admit = admit_everyone,
+) -> Requests:
+    """The app of one API worker.
+
+    ``io`` reaches the object store where extract jobs put their files; ``admit`` says who a caller is.
+    """
     worker = Worker(tables, settings, io or PyArrowFileIO())
 
     @asynccontextmanager
@@ -347,7 +356,9 @@ def create_app(tables: Tables, settings: ServingSettings, io: PyArrowFileIO | No
     api.include_router(operations)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
-    return Requests(api, DirectLookups(tables).body, cors_origins=settings.cors_origins, tables=definitions)
+    return Requests(
+        api, DirectLookups(tables).body, admit, cors_origins=settings.cors_origins, tables=definitions
+    )
 
 
 def _json(content: Any) -> Response:

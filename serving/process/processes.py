@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import ThermoclineError
+from thermocline.errors import PortTaken, ThermoclineError
 from thermocline.process import logs
 from thermocline.process.logs import fields
 from thermocline.process.title import entitle
@@ -183,3 +183,13 @@ def bound(address: tuple[Any, ...], *options: int) -> socket.socket:
 def family(host: str) -> socket.AddressFamily:
     """The host's, by its form."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def reserved(host: str, port: int) -> socket.socket:
+    """The port, for this server's workers alone: bound, but nobody listens here. Raises `PortTaken`."""
+    try:
+        with socket.create_server((host, port), family=family(host)) as alone:
+            address = alone.getsockname()
+        return bound(address, socket.SO_REUSEPORT)
+    except OSError as error:
+        raise PortTaken.of(host, port, error) from error

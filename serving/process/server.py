@@ -11,7 +11,6 @@ import logging
 import os
 import resource
 import shlex
-import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,26 +20,25 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
-from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, ThermoclineError
+from thermocline.errors import ConfigInvalid, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.title import entitle
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
-from thermocline.serving.hot.disk import try_lock
 from thermocline.serving.hot.disk_room import log_disk_room
 from thermocline.serving.process.children import Child, Children, listening_file
 from thermocline.serving.process.processes import (
     Served,
-    bound,
-    family,
+    reserved,
     run_jobs,
     run_rows,
     run_tailers,
     run_trino,
     run_worker,
 )
-from thermocline.serving.store.layout import LOCK, SPILL
+from thermocline.serving.process.state_dir import held_state_dir, make_state_folders
+from thermocline.serving.store.layout import SPILL
 from thermocline.serving.tail.follower import problem_of
 from thermocline.serving.tail.tailer_status import forget_status
 from thermocline.serving.trino.listener import tls_of
@@ -77,13 +75,13 @@ def serve(
     if problems := tuple(problems_of_exposure(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
     with ExitStack() as held:
-        port = held.enter_context(_reserved(serving.host, serving.port))
+        port = held.enter_context(reserved(serving.host, serving.port))
         trino_host, trino_port = serving.trino.host or serving.host, serving.trino.port
-        trino = held.enter_context(_reserved(trino_host, trino_port)) if trino_port else None
+        trino = held.enter_context(reserved(trino_host, trino_port)) if trino_port else None
         # These raise here, and not in a process that is started again and again.
         tls_of(serving.trino)
         peers_of(serving.trino, "")
-        held.enter_context(_held(serving.state_dir, settings.tables))
+        held.enter_context(held_state_dir(serving.state_dir, settings.tables))
         entitle("serve")
         _raise_open_files_max()
         clock = SystemClock()
@@ -191,7 +189,7 @@ def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> S
             log.info("configuration read again; its tables are the same")
             return None
         changed = [name for name, table in settings.tables.items() if table != before.tables.get(name)]
-        _make_folders(before.serving.state_dir, changed)
+        make_state_folders(before.serving.state_dir, changed)
         definitions = load_definitions(settings)
     except ThermoclineError as error:
         extra = fields(code=error.code, detail=error.what, next=error.next)
@@ -243,38 +241,3 @@ def _raise_open_files_max() -> None:
     """As far as the system allows: a process keeps each data file of its tables' snapshots open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@contextmanager
-def _held(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
-    """The state folder, for this server alone, with a folder in it for each table; all can be written."""
-    _make_folders(state_dir, tables)
-    try:
-        lock = try_lock(state_dir / LOCK)
-    except OSError as error:
-        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
-    if lock is None:  # safety: state-dir-held
-        raise StateDirUnusable(path=str(state_dir), detail="another server is using it")
-    with lock:
-        yield
-
-
-def _make_folders(state_dir: Path, tables: Iterable[str]) -> None:
-    """Raises `StateDirUnusable` where one of them can't be written."""
-    try:
-        for folder in (state_dir, *(state_dir / table for table in tables)):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-    except OSError as error:
-        raise StateDirUnusable(path=str(state_dir), detail=str(error)) from error
-
-
-def _reserved(host: str, port: int) -> socket.socket:
-    """The port, for this server's workers alone: bound, but nobody listens here."""
-    try:
-        with socket.create_server((host, port), family=family(host)) as alone:
-            address = alone.getsockname()
-        return bound(address, socket.SO_REUSEPORT)
-    except OSError as error:
-        raise PortTaken.of(host, port, error) from error

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
 
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.keys import bucket_of, decode_one, encode_one
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.leases import Terms
+from thermocline.serving.hot.manifest import read_manifest
 from thermocline.serving.hot.record import HotRow
 from thermocline.serving.hot.scan import PAYLOAD
 from thermocline.serving.hot.tier import HotTier
@@ -27,6 +32,20 @@ DEFINITION = LiveTable.build(
 )
 PLACES = [("profiles", 0), ("profiles", 1), ("more", 0)]
 START = Seam(dict.fromkeys(PLACES, 100))
+
+
+def generation_files(folder: Path) -> list[Path]:
+    """The files of the generations that the manifest lists, oldest first."""
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    return [folder / listed.name for listed in manifest.generations]
+
+
+def pinned_generations(folder: Path) -> tuple[Path, set[str]]:
+    """The lease of the only pin of a folder, and the generations that it names."""
+    (lease,) = (folder / "leases").iterdir()
+    return lease, set(msgspec.json.decode(lease.read_bytes(), type=Terms).generations)
+
 
 Key = tuple[int, str, str]
 Place = tuple[str, int]

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 
+import httpx
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.authentication import Admit, admit_everyone
 from thermocline.serving.http.problems import Requests
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -77,7 +79,9 @@ class Connection:
         self.protocol._unset_keepalive_if_required()
 
 
-def served_app(world: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def served_app(
+    world: Any, monkeypatch: pytest.MonkeyPatch, admit: Admit = admit_everyone
+) -> Iterator[SimpleNamespace]:
     """An app over a table, without a server; ``direct`` counts what was answered the short way."""
     for number in range(USERS):
         for key in "abcd":
@@ -87,7 +91,9 @@ def served_app(world: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
     world.tail()
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
-    app = create_app(Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02))
+    app = create_app(
+        Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02), admit=admit
+    )
     table.refresh()
     direct: Counter[bool] = Counter()
     known = Requests.known
@@ -102,6 +108,16 @@ def served_app(world: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
     monkeypatch.setattr("thermocline.serving.http.problems.os", SimpleNamespace(urandom=bytes))
     yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
     app.api.state.worker.close()
+
+
+class AppTransport(httpx.BaseTransport):
+    """Sends a client's requests to an app in this process."""
+
+    def __init__(self, app: httpx.Client) -> None:
+        self._app = app
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._app.send(request, stream=True)
 
 
 def key_of(user: str, key: str) -> dict[str, Any]:

@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.failpoints.meanwhile import meanwhile
 from tests.serving.conftest import PROFILES, rows_of
-from thermocline.serving.cold import reader as cold_reader
+from thermocline.iceberg.files import open_input
 from thermocline.serving.cold.folder import latest
 from thermocline.serving.cold.reader import ColdReader, Entity
 
@@ -59,21 +61,15 @@ def test_young_files_without_the_entity_are_not_opened(
     world.publish()
     index = latest(world.cold_folder, "profiles")
     assert index is not None
-    opened: list[str] = []
-    open_file = ColdReader._opened
-
-    def noted(reader: ColdReader, file: Any) -> Any:
-        opened.append(file.data.path)
-        return open_file(reader, file)
-
-    monkeypatch.setattr(ColdReader, "_opened", noted)
-    for number in range(400):
-        ((*_, value, _),) = rows_of(
-            ColdReader(world.io), index, Entity.of(world.definition, (7, f"u{number:03}"))
-        )
-        assert value == str(number)
-    assert len(set(opened)) == 8
-    assert len(opened) < 500  # a filter lets one of 256 pass that it need not
+    read: list[None] = []
+    with meanwhile("cold.read", lambda: read.append(None)):
+        for number in range(400):
+            ((*_, value, _),) = rows_of(
+                ColdReader(world.io), index, Entity.of(world.definition, (7, f"u{number:03}"))
+            )
+            assert value == str(number)
+    assert len([*index.files]) == 8
+    assert 400 <= len(read) < 500  # a filter lets one of 256 pass that it need not
 
 
 def test_a_committed_tombstone_hides_the_row_that_is_still_in_its_file(new_world: Callable[..., Any]) -> None:
@@ -136,13 +132,13 @@ def test_entities_of_one_row_group_are_read_by_decoding_it_once(
     index = latest(world.cold_folder, "profiles")
     assert index is not None
     reader, decodings = ColdReader(world.io), Counter[int]()
-    read = cold_reader._read
 
-    def counted(parquet: Any, group: int, columns: Any) -> Any:
-        decodings[group] += 1
-        return read(parquet, group, columns)
+    class Counting(pq.ParquetFile):  # type: ignore[misc]
+        def read_row_group(self, group: int, **options: Any) -> Any:
+            decodings[group] += 1
+            return super().read_row_group(group, **options)
 
-    monkeypatch.setattr(cold_reader, "_read", counted)
+    monkeypatch.setattr(pq, "ParquetFile", Counting)
     for user in users:
         (row,) = rows_of(reader, index, Entity.of(world.definition, (7, user)))
         assert row[3] == user
@@ -150,7 +146,7 @@ def test_entities_of_one_row_group_are_read_by_decoding_it_once(
 
 
 def test_what_only_older_snapshots_have_is_let_go_of_and_is_read_again_where_it_is_asked_for(
-    new_world: Callable[..., Any],
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each commit replaces deletes, and a rewrite files: what was loaded of them must not add up for ever."""
     users = [f"u{number}" for number in range(5)]
@@ -166,15 +162,29 @@ def test_what_only_older_snapshots_have_is_let_go_of_and_is_read_again_where_it_
         assert index is not None
         indexes.append(index)
     reader, entity = ColdReader(world.io), Entity.of(world.definition, (7, "u0"))
+    opened: list[str] = []
+
+    def noted(io: Any, path: str) -> Any:
+        opened.append(path)
+        return open_input(io, path)
+
+    def loaded(files: Iterable[Any]) -> tuple[int, int]:
+        """How many files are opened, and deletes read, for these to be warm."""
+        opened.clear()
+        deletes: list[None] = []
+        with meanwhile("cold.deletes", lambda: deletes.append(None)):
+            reader.warm([*files])
+        return len(opened), len(deletes)
+
+    monkeypatch.setattr("thermocline.serving.cold.reader.open_input", noted)
     for index in indexes:
-        reader.warm([*index.files])
-    newest = [*indexes[-1].files]
-    deletes = [file for file in newest if file.data.deletes]
-    assert deletes
-    assert len(reader._deletes) > len(deletes)
+        loaded(index.files)
+    older, newest = [*indexes[-2].files], [*indexes[-1].files]
+    assert loaded(older) == loaded(newest) == (0, 0)
     reader.keep_only(newest)
-    assert (len(reader._files), len(reader._deletes)) == (len(newest), len(deletes))
+    assert loaded(newest) == (0, 0)
+    assert loaded(older)[1] > 0
     reader.keep_only(newest[:1])
-    assert len(reader._files) == 1
+    assert loaded(newest)[0] == len(newest) - 1
     for index in indexes:
         assert [row[3] for row in rows_of(reader, index, entity)] == ["new"]

@@ -14,9 +14,13 @@ def threads() -> Iterator[ReadingThreads]:
     made = ReadingThreads(2)
     yield made
     made.close()
-    for thread in made._threads:
+    for thread in _threads():
         thread.join(10)
         assert not thread.is_alive()
+
+
+def _threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("cold ")]
 
 
 def _fail() -> int:
@@ -41,7 +45,7 @@ def test_the_work_is_not_done_on_the_event_loop(threads: ReadingThreads) -> None
     async def ask() -> threading.Thread:
         return await threads.run(threading.current_thread)
 
-    assert asyncio.run(ask()) in threads._threads
+    assert asyncio.run(ask()) in _threads()
 
 
 def test_a_caller_that_gave_up_does_not_disturb_the_next(threads: ReadingThreads) -> None:

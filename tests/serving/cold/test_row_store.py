@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.serving import full_disk_of_rows
@@ -15,7 +16,6 @@ from tests.serving.conftest import ORDERED, PROFILES
 from tests.tier import quick_or_full
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
-from thermocline.serving.cold import reader as cold_reader
 from thermocline.serving.cold import row_store
 from thermocline.serving.cold.ahead import RowsAhead
 from thermocline.serving.cold.folder import ColdFolder, latest
@@ -93,10 +93,10 @@ def new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def no_decoding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Once called, whoever reads a row group fails."""
 
-    def read(*_: Any) -> Any:
+    def read(*_: Any, **__: Any) -> Any:
         raise AssertionError("a row group is read")
 
-    return lambda: monkeypatch.setattr(cold_reader, "_read", read)
+    return lambda: monkeypatch.setattr(pq.ParquetFile, "read_row_group", read)
 
 
 @pytest.mark.parametrize("definition", [PROFILES, ORDERED], ids=["plain", "ordered"])

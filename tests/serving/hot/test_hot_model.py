@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.manual_clock import ManualClock
-from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
+from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check, generation_files
 from tests.tier import quick_or_full
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import merge, scan, tier
+from thermocline.serving.hot.manifest import read_manifest
 from thermocline.serving.hot.pinned import PinnedHot, hold
 from thermocline.serving.hot.tier import HotTier
 from thermocline.serving.hot.view import HotReader
@@ -89,8 +90,8 @@ class World:
 
     def keep_alive(self) -> None:
         self.touched += 1_000_000
-        for pinned, _ in self.pins:
-            os.utime(pinned._lease.path, ns=(self.touched, self.touched))
+        for lease in (self.folder / "leases").iterdir():
+            os.utime(lease, ns=(self.touched, self.touched))
 
     def crash_and_reopen(self) -> None:
         """As if killed: nothing is tidied up. A merge may be half done."""
@@ -123,14 +124,14 @@ def test_hot_tier_answers_as_a_dict_does_whatever_happens(tmp_path: Path, seed: 
     for _ in range(STEPS):
         world.draw.choices(steps, weights=[8, 3, 6, 1, 1, 1])[0]()
         world.check()
-    assert world.reader._opened.manifest.version > STEPS / 5  # much did happen
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert manifest.version > STEPS / 5  # much did happen
     for pinned, _ in world.pins:
         pinned.close()
     world.tier.tend(world.seam)
     world.clock.advance(1.1)
     world.tier.tend(world.seam)
-    names = {generation.name for generation in world.tier._generations}
-    if world.tier._merge is not None:
-        names.add(world.tier._merge.merged.name)
-    assert {path.name for path in tmp_path.glob("*.mdb")} == names
+    unlisted = {*tmp_path.glob("*.mdb")} - {*generation_files(tmp_path)}
+    assert len(unlisted) <= 1, "more than what a merge writes"
     world.tier.close()

@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
+from tests.manual_clock import ManualClock
+from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check, generation_files
 from thermocline.errors import NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import tier as tier_module
+from thermocline.serving.hot.environment import open_environment
 from thermocline.serving.hot.pinned import hold
-from thermocline.serving.hot.tier import HotTier
+from thermocline.serving.hot.tier import MAP_BYTES, UPKEEP_SECONDS, HotTier
 from thermocline.serving.hot.view import HotReader
 
 RECORDS = 6_000
@@ -101,16 +103,19 @@ def read_forever(folder: Path, entered: object) -> None:
 
 
 def test_a_reader_killed_within_a_view_keeps_no_page(tmp_path: Path) -> None:
-    tier = HotTier.open(tmp_path, DEFINITION, START, SystemClock())
+    clock = ManualClock()
+    tier = HotTier.open(tmp_path, DEFINITION, START, clock)
     entered = spawn.Event()
     reader = spawn.Process(target=read_forever, args=(tmp_path, entered), daemon=True)
     reader.start()
     assert entered.wait(PATIENCE_SECONDS)
-    environment = tier._generations[-1]._environment
+    (file,) = generation_files(tmp_path)
+    environment = open_environment(file, MAP_BYTES, is_writer=True)  # the same, in one process
     assert str(reader.pid) in environment.readers()
     os.kill(reader.pid or 0, signal.SIGKILL)
     reader.join()
-    tier._generations[-1].free_dead_readers()
+    clock.advance(UPKEEP_SECONDS)
+    tier.tend(None)
     assert str(reader.pid) not in environment.readers()
     tier.close()
 

@@ -12,13 +12,22 @@ import msgspec
 import pytest
 
 from tests.manual_clock import ManualClock
-from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
+from tests.serving.hot_log import (
+    DEFINITION,
+    PLACES,
+    START,
+    FakeLog,
+    check,
+    generation_files,
+    pinned_generations,
+)
 from thermocline.errors import NotReady
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.seam import Seam
-from thermocline.serving.hot import disk, environment, manifest, tier, tier_folder, view
+from thermocline.serving.hot import disk, manifest, tier, tier_folder, view
 from thermocline.serving.hot import pinned as pinned_module
+from thermocline.serving.hot.generation import Generation
 from thermocline.serving.hot.leases import TIMEOUT_SECONDS, ReaderLease
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.record import KEY_BYTES_MAX, LONG_KEY_PREFIX_BYTES
@@ -416,10 +425,9 @@ def test_generations_of_another_boot_are_discarded(world: World, monkeypatch: py
 
 def test_a_generation_that_cannot_be_opened_is_read_again(world: World) -> None:
     world.add()
-    name = world.tier._generations[0].path
+    name = generation_files(world.folder)[0]
     world.reader.close()
     world.tier.close()
-    environment._opened.clear()
     name.write_bytes(b"not LMDB's" * 1000)
     world.tier = HotTier.open(world.folder, DEFINITION, START, world.clock)
     assert world.tier.end == START
@@ -435,7 +443,7 @@ def test_a_pin_reads_the_same_whatever_happens_later(world: World) -> None:
     world.tend_after(tier.SEAL_SECONDS_MIN)
     with pin.open(0) as pinned:
         end = world.tier.end
-        names = set(pinned._lease.terms.generations)
+        lease, names = pinned_generations(world.folder)
         for number in range(12):
             world.add(value=f"later{number}")
             world.tier.seal()
@@ -443,7 +451,7 @@ def test_a_pin_reads_the_same_whatever_happens_later(world: World) -> None:
             world.tier.merge_some()
         world.tier.evict(world.tier.end)
         world.reopen(world.tier.end)
-        os.utime(pinned._lease.path, ns=(1, 1))
+        os.utime(lease, ns=(1, 1))
         world.tend_after(1.0, world.tier.end)
         assert pinned.end == end
         assert pinned.start == START
@@ -529,14 +537,14 @@ def test_a_pin_that_has_opened_keeps_its_files_and_no_later_record(world: World)
     pin = hold(world.folder, "profiles", 1, START, world.clock)
     world.tend_after(tier.SEAL_SECONDS_MIN)
     with pin.open(0) as pinned:
-        names = set(pinned._lease.terms.generations)
+        lease, names = pinned_generations(world.folder)
         world.add(value="later")
         world.tend_after(tier.GENERATION_SECONDS_MAX)
-        os.utime(pinned._lease.path, ns=(1, 1))
+        os.utime(lease, ns=(1, 1))
         world.tend_after(1.0, world.tier.end)
         assert world.tier.start == world.tier.end
         on_disk = {path.name for path in world.folder.glob("*.mdb")}
-        assert on_disk == names | {world.tier._generations[-1].name}
+        assert on_disk == names | {generation_files(world.folder)[-1].name}
         assert pinned.start == START
 
 
@@ -569,13 +577,13 @@ def test_generations_evicted_and_swept_before_a_pin_names_them_are_not_read(
         if not lost:
             lost.extend(generation.name for generation in generations)
             world.tier.evict(world.tier.end)
-            world.tier._sweep()
+            world.tend_after(tier.UPKEEP_SECONDS)
         return generations
 
     monkeypatch.setattr(pinned_module, "open_generations", opened_and_gone)
     with pin.open(1.0) as pinned:
         assert lost
-        assert not set(lost) & set(pinned._lease.terms.generations)
+        assert not set(lost) & pinned_generations(world.folder)[1]
         assert pinned.start == pinned.end == world.tier.end
 
 
@@ -603,10 +611,9 @@ def test_a_generation_that_is_missing_or_empty_is_read_again(world: World) -> No
     for is_missing in (True, False):
         world.add()
         world.tier.seal()
-        path = world.tier._generations[0].path
+        path = generation_files(world.folder)[0]
         world.reader.close()
         world.tier.close()
-        environment._opened.clear()
         path.unlink()
         if not is_missing:
             path.touch()
@@ -635,7 +642,7 @@ def test_a_merge_waits_for_disk_and_counts_in_the_budget(
     with monkeypatch.context() as patch:
         patch.setattr(tier, "DISK_FREE_BYTES_MIN", 1 << 60)
         world.tier.merge_some()
-    assert world.tier._merge is None
+    assert world.tier.hot_bytes == listed
     world.tier.merge_some()
-    assert world.tier._merge is not None
-    assert world.tier.hot_bytes == listed + world.tier._merge.merged.used_bytes
+    (merged,) = {*world.folder.glob("*.mdb")} - {*generation_files(world.folder)}
+    assert world.tier.hot_bytes == listed + Generation(merged, tier.MAP_BYTES, is_writer=True).used_bytes

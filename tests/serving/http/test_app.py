@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.failpoints.meanwhile import meanwhile
+from tests.serving.wire import AppTransport
 from thermocline.cli.server_answers import Client
 from thermocline.errors import BadParameter, RowNotFound, ServerUnreachable
 from thermocline.rules.keys import bucket_of
@@ -447,7 +449,7 @@ def test_the_docs_need_nothing_from_elsewhere(served: SimpleNamespace) -> None:
 
 def test_the_client_reads_what_the_server_says(served: SimpleNamespace) -> None:
     """The client's own transport, over the same app."""
-    client = Client("http://server", served.client._transport)
+    client = Client("http://server", transport=AppTransport(served.client))
     found = client.lookup("profiles", {"app_id": "7", "user_id": "u1"}, read_after="profiles/0@3")
     rows: Any = found["rows"]
     assert [row["key"] for row in rows] == ["a", "c", "d"]
@@ -538,15 +540,19 @@ def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
     read: list[object] = []
     begun = threading.Event()
 
-    def slow_bucket(extract: Extract, _: Any, bucket: Any) -> Iterator[Any]:
-        read.append(bucket)
-        begun.set()
-        deadline = time.monotonic() + 30
-        while not extract._is_abandoned and time.monotonic() < deadline:
-            time.sleep(0.01)
-        yield from ()
+    left = threading.Event()
+    abandon = Extract.abandon
 
-    monkeypatch.setattr(Extract, "_bucket", slow_bucket)
+    def noted(extract: Extract) -> None:
+        abandon(extract)
+        left.set()
+
+    def read_slowly() -> None:
+        read.append(None)
+        begun.set()
+        left.wait(30)
+
+    monkeypatch.setattr(Extract, "abandon", noted)
     messages = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Any:
@@ -559,7 +565,8 @@ def test_an_extract_ends_when_its_caller_leaves_before_any_row_is_found(
         pass
 
     before = _leases(served)
-    _streamed(served, receive, send)
+    with meanwhile("extract.bucket", read_slowly):
+        _streamed(served, receive, send)
     assert served.world.definition.buckets > len(read) == 1
     assert _leases(served) == before
 

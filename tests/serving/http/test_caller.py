@@ -55,9 +55,10 @@ def served(
     monkeypatch.setattr(world.clock, "sleep", seal)
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     app = create_app(
-        Tables([table]), ServingSettings(state_dir=world.folder, extract_jobs_dir=world.folder / "jobs")
+        Tables([table]),
+        ServingSettings(state_dir=world.folder, extract_jobs_dir=world.folder / "jobs"),
+        admit=admit,
     )
-    app._admit = admit
     table.refresh()
     with client_of(app) as client:
 
@@ -161,12 +162,11 @@ def test_the_request_of_a_job_is_for_the_rows_that_its_caller_saw(served: Simple
 @pytest.fixture
 def fast(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """An app over a table, without a server."""
-    yield from served_app(new_world(), monkeypatch)
+    yield from served_app(new_world(), monkeypatch, admit)
 
 
 def test_the_short_way_answers_whom_the_ordinary_one_would(fast: SimpleNamespace) -> None:
     async def drive() -> None:
-        fast.app._admit = admit
         for caller, status in ((READER, 200), (STRANGER, 403), (SOME, 403), (EVERYONE, 200)):
             connection = Connection(LookupProtocol, fast.app)
             said = f"\r\nAuthorization: Bearer {caller.name}\r\n\r\n"

@@ -24,7 +24,7 @@ from thermocline.errors import BadRequest
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
 from thermocline.serving.http import protocol
 from thermocline.serving.http.protocol import HEAD_BYTES_MAX, LookupProtocol
-from thermocline.serving.read.caller import Caller, Credentials
+from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 from thermocline.serving.read.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
 from thermocline.serving.store.measures import Tally
 
@@ -111,8 +111,8 @@ def _move_on(served: SimpleNamespace, chance: random.Random) -> None:
 
 def _forget(served: SimpleNamespace, chance: random.Random) -> None:
     if chance.random() < 0.1:
-        served.table._reader._entities = Bounded(ENTITY_CACHE_BYTES_MAX)
-        served.table._reader._laid = Bounded(LAID_ROWS_BYTES_MAX)
+        served.table.reader._entities = Bounded(ENTITY_CACHE_BYTES_MAX)
+        served.table.reader._laid = Bounded(LAID_ROWS_BYTES_MAX)
 
 
 def _counted(served: SimpleNamespace) -> Counter[Any]:
@@ -125,7 +125,7 @@ def _counted(served: SimpleNamespace) -> Counter[Any]:
         for sample in samples
         if sample.name.endswith(("_total", "_count"))
     }
-    lookups: Counter[Any] = served.table._reader.counts.lookups
+    lookups: Counter[Any] = served.table.reader.counts.lookups
     return Counter(counted) + lookups
 
 
@@ -315,18 +315,25 @@ def test_a_limit_of_connections_refuses_plain_requests_too(served: SimpleNamespa
     asyncio.run(drive())
 
 
-def test_who_is_not_admitted_gets_no_plain_answer_either(served: SimpleNamespace) -> None:
-    def admit(credentials: Credentials) -> Caller:
-        raise BadRequest.no_route("nowhere")
+def test_who_is_not_admitted_gets_no_plain_answer_either(
+    new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admitted = [EVERYONE]  # the first time alone
 
-    async def drive() -> None:
+    def admit(credentials: Credentials) -> Caller:
+        if not admitted:
+            raise BadRequest.no_route("nowhere")
+        return admitted[0]
+
+    async def drive(served: SimpleNamespace) -> None:
         connection = Connection(LookupProtocol, served.app)
         await connection.send(PLAIN.encode())
-        served.app._admit = admit
+        admitted.clear()
         assert (await connection.send(PLAIN.encode())).startswith(b"HTTP/1.1 404 ")
         connection.end()
 
-    asyncio.run(drive())
+    for served in served_app(new_world(), monkeypatch, admit):
+        asyncio.run(drive(served))
 
 
 def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served: SimpleNamespace) -> None:
@@ -478,4 +485,7 @@ def test_answers_that_are_added_up_are_counted_as_one_by_one() -> None:
     )
     assert batched == plain
     assert batched["seconds_count",] == len(seconds)
-    assert answers._value.get() == len(seconds)
+    (counted,) = [
+        sample for family in answers.collect() for sample in family.samples if sample.name.endswith("_total")
+    ]
+    assert counted.value == len(seconds)

@@ -21,9 +21,11 @@ import pytest
 
 from tests.serving.small_lake import START_SECONDS_MAX, create_table, get, lake_settings, until
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
-from thermocline.serving.process import children, server
+from thermocline.serving.process import children
 from thermocline.serving.process.children import Child, Children, is_ready
+from thermocline.serving.process.processes import reserved
 from thermocline.serving.process.server import load_definitions, serve
+from thermocline.serving.process.state_dir import held_state_dir
 from thermocline.settings import Settings
 
 
@@ -141,9 +143,9 @@ def test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anyth
         with pytest.raises(StateDirUnusable, match=str(state_dir)):
             serve(settings.model_copy(update={"serving": serving}))
     state_dir = settings.serving.state_dir
-    with server._held(state_dir, settings.tables), pytest.raises(StateDirUnusable, match="another server"):
+    with held_state_dir(state_dir, settings.tables), pytest.raises(StateDirUnusable, match="another server"):
         serve(settings)
-    with server._held(state_dir, settings.tables):
+    with held_state_dir(state_dir, settings.tables):
         assert {path.name for path in state_dir.iterdir()} == {"profiles", "server.lock"}
 
 
@@ -154,12 +156,12 @@ def test_it_does_not_listen_where_other_machines_could_read_everything(settings:
 
 
 def test_a_port_is_held_before_any_worker_listens() -> None:
-    with server._reserved("127.0.0.1", 0) as held, pytest.raises(PortTaken):
-        server._reserved(*held.getsockname())
+    with reserved("127.0.0.1", 0) as held, pytest.raises(PortTaken):
+        reserved(*held.getsockname())
 
 
 def test_connections_are_spread_over_the_workers_and_pass_over_a_dead_one() -> None:
-    with server._reserved("127.0.0.1", 0) as held:
+    with reserved("127.0.0.1", 0) as held:
         address = held.getsockname()
         workers = [socket.create_server(address, reuse_port=True) for _ in range(2)]
         accepted = [_accepted(workers, address) for _ in range(64)]

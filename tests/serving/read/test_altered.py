@@ -72,7 +72,7 @@ def looked_up(table: ServedTable) -> dict[tuple[Any, ...], Any]:
 
 def extracted(world: Any, table: ServedTable, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...], Any]:
     # The seal is made while it is waited for, by the thread that waits.
-    monkeypatch.setattr(type(table._clock), "sleep", lambda *_: world.tier.seal())
+    monkeypatch.setattr(type(world.clock), "sleep", lambda *_: world.tier.seal())
     extract = table.extract(Wanted(), table.reader.end())
     rows = [row for batch in extract.batches() for row in batch.to_pylist()]
     extract.close()

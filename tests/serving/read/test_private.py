@@ -448,11 +448,11 @@ def test_changes_are_those_of_all_records_from_the_seam_of_the_read_point_on(
     assert changes_since(private_world, second) == hot  # given again, since they are not committed yet
     world.produce(key_of("u9"), None)
     extract = private.changes(private_world.settings, "profiles", Wanted(since=second), lambda: False)
-    folder = extract._spill_folder.parent
+    spilled = private_world.settings.serving.state_dir / "profiles" / SPILL
     assert sum(batch.num_rows for batch in extract.batches()) == 3
-    assert folder.exists()
+    assert list(spilled.iterdir())
     extract.close()
-    assert not folder.exists()
+    assert not list(spilled.iterdir())
 
 
 def test_changes_that_nobody_waits_for_any_more_are_not_read_on(private_world: SimpleNamespace) -> None:

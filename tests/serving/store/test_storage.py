@@ -17,6 +17,7 @@ from tests.behaviour.armed import armed_by, has_fired
 from tests.failpoints.arming import arm, disarm
 from tests.serving.http.test_app import served
 from tests.serving.read.test_private import private_world
+from tests.serving.wire import AppTransport
 from thermocline.cli.server_answers import Client
 from thermocline.client import Retries
 from thermocline.errors import NotReady, StorageFailed
@@ -115,7 +116,7 @@ def test_a_hot_tier_that_cannot_be_read_is_named(
 
 
 def test_the_client_raises_the_failure_that_the_server_named(served: SimpleNamespace, file: Path) -> None:
-    client = Client("http://server", served.client._transport, Retries(attempts_max=1))
+    client = Client("http://server", AppTransport(served.client), Retries(attempts_max=1))
     arm(file, "cold.read=error@1")
     with pytest.raises(StorageFailed, match="Input/output error"):
         client.lookup("profiles", {"app_id": "7", "user_id": "u1"})

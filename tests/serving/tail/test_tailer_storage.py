@@ -17,7 +17,7 @@ from tests.failpoints.point import Action, Process
 from tests.failpoints.points import POINTS
 from tests.manual_clock import ManualClock
 from tests.serving import full_disk
-from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check
+from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check, generation_files
 from tests.serving.tail.test_tailer import FakeTail, snapshot
 from tests.serving.tail.test_tailer_steps import Stepped
 from thermocline.errors import StorageFailed
@@ -27,7 +27,7 @@ from thermocline.serving.hot.leases import ReaderLease
 from thermocline.serving.hot.manifest import read_manifest
 from thermocline.serving.hot.merge import Merge
 from thermocline.serving.hot.pinned import hold
-from thermocline.serving.hot.tier import HotTier
+from thermocline.serving.hot.tier import MAP_BYTES, HotTier
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.store.layout import HOT
 
@@ -202,7 +202,10 @@ def test_a_merge_whose_step_failed_is_never_called_done(
         log.add(P0, (1, user, "k"), "v", 0)
         log.feed(made)
         made.seal()
-    merge = Merge(tmp_path / "merged.mdb", made._generations[0], made._generations[1])
+    older, newer = (
+        generation.Generation(file, MAP_BYTES, is_writer=True) for file in generation_files(tmp_path)[:2]
+    )
+    merge = Merge(tmp_path / "merged.mdb", older, newer)
     fill = generation.Generation.fill
 
     def failing(one: Any, records: Any, ascending: bool) -> None:

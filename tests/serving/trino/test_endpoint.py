@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from thermocline.rules.hot_columns import (
     kept_columns,
 )
 from thermocline.serving.hot.view import HotView
+from thermocline.serving.read.tables import ServedTable
 from thermocline.serving.trino import pins as pins_module
 from thermocline.serving.trino import snapshots as snapshots_module
 from thermocline.serving.trino.endpoint import Endpoint
@@ -41,8 +43,16 @@ def an_endpoint(table: TrinoTable) -> Endpoint:
 @pytest.fixture
 def asked(served: Callable[..., Any]) -> Iterator[tuple[Any, TrinoTable, Queries]]:
     """A world, its table as the endpoint has it, and queries on it."""
-    world, table = served()
-    trino = TrinoTable(table, world.folder, SystemClock(), 5.0)
+    with asked_of(served()) as asked:
+        yield asked
+
+
+@contextmanager
+def asked_of(
+    served: tuple[Any, ServedTable], stale_after_seconds: float = 5.0
+) -> Iterator[tuple[Any, TrinoTable, Queries]]:
+    world, table = served
+    trino = TrinoTable(table, world.folder, SystemClock(), stale_after_seconds)
     trino.refresh()
     queries = Queries(an_endpoint(trino), hot_table(world.definition), world.newest)
     SystemClock().sleep(0.002)  # a query of the same millisecond would be taken for one of before
@@ -204,12 +214,11 @@ def test_who_makes_views_is_told_which_server_answers(asked: tuple[Any, TrinoTab
     assert queries.rows(split[1][1], []) == [()]
 
 
-def test_hot_rows_that_are_behind_are_refused(
-    asked: tuple[Any, TrinoTable, Queries], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, trino, queries = asked
-    monkeypatch.setattr(trino, "_stale_after_seconds", -1.0)
-    with pytest.raises(Refused, match="behind the log"):
+def test_hot_rows_that_are_behind_are_refused(served: Callable[..., Any]) -> None:
+    with (
+        asked_of(served(), -1.0) as (_, _, queries),
+        pytest.raises(Refused, match="behind the log"),
+    ):
         queries.splits(a_token())
 
 

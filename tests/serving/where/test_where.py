@@ -6,7 +6,7 @@ import base64
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,13 +15,13 @@ from uuid import UUID
 
 import pytest
 
+from tests.failpoints.meanwhile import meanwhile
 from tests.tier import quick_or_full
 from thermocline.errors import BadParameter
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import bucket_of
 from thermocline.serving.read.encode import FORMATS, encoded
-from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.tables import ServedTable
 from thermocline.serving.read.wanted import Wanted
@@ -310,16 +310,10 @@ def test_a_limit_gives_so_many_rows_and_reads_no_further(
     table.refresh()
     every = {row["user_id"] for row in _rows(table, Wanted())}
     buckets: list[int] = []
-    bucket_before = Extract._bucket
-
-    def bucket(self: Extract, connection: Any, prepared: Any) -> Iterator[Any]:
-        buckets.append(len(buckets))
-        return bucket_before(self, connection, prepared)
-
-    monkeypatch.setattr(Extract, "_bucket", bucket)
     for limit, expected, buckets_read in ((0, 0, 0), (7, 7, 1), (200, 200, 4), (1000, 200, 4)):
         buckets.clear()
-        found = {row["user_id"] for row in _rows(table, Wanted(limit=limit))}
+        with meanwhile("extract.bucket", lambda: buckets.append(1)):
+            found = {row["user_id"] for row in _rows(table, Wanted(limit=limit))}
         assert (len(found), len(buckets)) == (expected, buckets_read)
         assert found <= every
     some = _rows(table, Wanted(["value"], "value = '1'", 5))
