@@ -6,11 +6,9 @@ import http.client
 import json
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -22,17 +20,15 @@ from rich.text import Text
 
 from thermocline.cli.output import error_document, show, table
 from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.status_report import Limits, StatusSource, exit_code_of, is_away, lag_of, served_tables
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import (
     CatalogUnreachable,
-    DependencyMissing,
-    ExitCode,
     KafkaUnreachable,
     ServerUnreachable,
     ThermoclineError,
     TrinoUnreachable,
-    all_errors,
 )
 from thermocline.process.answered import answered
 from thermocline.process.masking import mask_password
@@ -40,18 +36,13 @@ from thermocline.process.masking import mask_password
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from thermocline.kafka.facts import OpenTransaction
     from thermocline.kafka.log import Log
-    from thermocline.rules.seam import Seam
     from thermocline.settings import CatalogSettings, Settings
     from thermocline.views.trino_client import Trino
 
 # What is well answers in a tenth of a second, and on a machine that is busy fifteen times over in three. What
 # is unavailable mostly refuses at once, so only something that hangs takes as long as this.
 TIMEOUT_SECONDS: Final = 10.0
-SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
-TABLES_MANY: Final = 10
-TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
 # For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
 ANSWER_BYTES_MAX: Final = 1 << 20
 UNREAD_SHOWN_MAX: Final = 5
@@ -67,15 +58,6 @@ OWNER_FACTS: Final = (
     "stopped_by",
     "stopped_because",
 )
-
-
-class StatusSource(StrEnum):
-    """What a status asks."""
-
-    KAFKA = "kafka"
-    CATALOG = "catalog"
-    SERVER = "server"
-    TRINO = "trino"
 
 
 def status(
@@ -99,68 +81,14 @@ def status(
     the exit code of that error, such as 40.
     """
     settings = session_of(context).settings()
-    limits = _Limits(timeout, len(settings.tables))
+    limits = Limits(timeout, len(settings.tables))
     report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"), limits)
     show(report, _described(report, limits), as_json)
-    return _exit_code(report)
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """How long a status may take, in seconds: the sources, and then the tables."""
-
-    timeout: float
-    tables: int
-
-    @property
-    def sources(self) -> float:
-        """For all sources together."""
-        return self.timeout * SOURCES_SHARE
-
-    @property
-    def all(self) -> float:
-        """For all that is asked, from the beginning."""
-        return self.timeout + TABLE_SECONDS * max(0, self.tables - TABLES_MANY)
-
-
-def _exit_code(report: dict[str, Any]) -> int:
-    tables = report["tables"]
-    problems = _problems_of(tables)
-    is_away = any(_is_away(source, report[source]) for source in StatusSource if source in report)
-    if is_away or ExitCode.UNAVAILABLE in problems or any("unanswered" in entry for entry in tables):
-        return ExitCode.UNAVAILABLE
-    if problems:
-        return max(problems)
-    is_gone = any(entry.get("owner", {}).get("is_gone") for entry in tables)
-    return ExitCode.BAD_ANSWER if is_gone or not _is_served(report) else ExitCode.DONE
-
-
-def _problems_of(tables: Sequence[dict[str, Any]]) -> list[int]:
-    """The exit codes of what is wrong with the tables, and of what stopped their owners."""
-    problems: list[int] = [entry["error"]["exit_code"] for entry in tables if "error" in entry]
-    stopped = {entry.get("owner", {}).get("stopped_by") for entry in tables if "error" not in entry}
-    return problems + [error.exit_code for code, error in all_errors().items() if code in stopped]
-
-
-def _is_served(report: dict[str, Any]) -> bool:
-    """Whether the server, if it was asked, has all tables ready and none stale."""
-    if "server" not in report:
-        return True
-    served = _served_tables(report["server"])
-    answers = [served.get(entry["table"], {}) for entry in report["tables"]]
-    return all(answer.get("ready") and not answer.get("stale") for answer in answers)
-
-
-def _is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
-    """Whether it is down. A Trino that can't be asked from here, for want of its client, may be well."""
-    is_asked = (
-        source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code
-    )
-    return "error" in answer and is_asked
+    return exit_code_of(report)
 
 
 def _report(
-    settings: Settings, without: AbstractSet[StatusSource], server_url: str, limits: _Limits
+    settings: Settings, without: AbstractSet[StatusSource], server_url: str, limits: Limits
 ) -> dict[str, Any]:
     """What could be found out, and the error of each source that is unavailable."""
     _import_all(settings)
@@ -224,7 +152,7 @@ def _import_all(settings: Settings) -> None:
 
 
 def _silent(
-    settings: Settings, server_url: str, source: StatusSource, limits: _Limits
+    settings: Settings, server_url: str, source: StatusSource, limits: Limits
 ) -> tuple[None, dict[str, Any]]:
     """What is said of a source that has not answered in time."""
     detail = f"no answer within {limits.sources:g} s"
@@ -260,7 +188,7 @@ def _ask_catalog(
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_server(url: str, limits: _Limits) -> dict[str, Any]:
+def _ask_server(url: str, limits: Limits) -> dict[str, Any]:
     try:
         with urllib.request.urlopen(f"{url}/status", timeout=limits.sources) as response:  # noqa: S310
             status = json.loads(response.read(max(1, limits.tables) * ANSWER_BYTES_MAX))
@@ -306,7 +234,7 @@ def _look(
         check_schema(loaded, definition)
         if log is not None:
             topics = state.seam.topics
-            entry["lag"] = _lag(
+            entry["lag"] = lag_of(
                 state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
             )
             check_log(name, state, log, definition, SystemClock().now_ms())
@@ -316,37 +244,7 @@ def _look(
         entry["error"] = error_document(error)
 
 
-def _lag(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:
-    """Offsets between seam and end, and the partitions where the two do not fit or where something waits.
-
-    Those are the partitions whose seam the log does not hold any more, or yet, those that are new (the topic
-    gained them, so they will be read from their first offset), and those that an open transaction holds back.
-    """
-    known = {(topic, partition): offset for topic, partition, offset in seam.items()}
-    logged = {(topic, partition): starts.get((topic, partition)) for topic, partition, _ in ends.items()}
-    outside = [place for place, offset in known.items() if not starts.get(place) <= offset <= ends.get(place)]
-    return {
-        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in (logged | known).items()),
-        "log_start": starts.to_dict(),
-        "log_end": ends.to_dict(),
-        "outside_log": _places(outside),
-        "new_partitions": _places(place for place in logged if place not in known),
-        "open_transactions": [
-            {
-                "partition": f"{one.topic}/{one.partition}",
-                "begins_at": one.begins_at,
-                "held_back": one.held_back,
-            }
-            for one in held
-        ],
-    }
-
-
-def _places(places: Iterable[tuple[str, int]]) -> list[str]:
-    return [f"{topic}/{partition}" for topic, partition in places]
-
-
-def _described(report: dict[str, Any], limits: _Limits) -> Group:
+def _described(report: dict[str, Any], limits: Limits) -> Group:
     asked = [name for name in StatusSource if name in report]
     sources = [(name, report[name]["at"], _source(name, report[name])) for name in asked]
     tables = [
@@ -368,16 +266,8 @@ def _described(report: dict[str, Any], limits: _Limits) -> Group:
     return Group(*[line for part in parts for line in (part, Text())][:-1])
 
 
-def _served_tables(server: dict[str, Any]) -> dict[str, Any]:
-    """What the server says of each of its tables; empty where what listens there is no server of ours."""
-    match server:
-        case {"status": {"tables": dict(tables)}}:
-            return tables
-    return {}
-
-
 def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    for name, entry in _served_tables(server).items():
+    for name, entry in served_tables(server).items():
         age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
         shown_age = "unknown" if age is None else f"{age:.2f}"
         state = tailer.get("state", "not started")
@@ -386,7 +276,7 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def _source(name: StatusSource, source: dict[str, Any]) -> str:
     if "error" in source:
-        error, word = source["error"], "unavailable" if _is_away(name, source) else "not asked"
+        error, word = source["error"], "unavailable" if is_away(name, source) else "not asked"
         return f"{word} [{error['code']}] {error['cause'] or error['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"

@@ -215,7 +215,7 @@ def test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage(
     topic.send((APP, "u1", "plan"), "granted")
     topic.flush()
     owner.task = replace(owner.task, io=Expired())
-    owner.lease.io = owner.committer._seen.io = owner.task.io
+    owner.lease.io = owner.table.io = owner.task.io
     java = java_store(owner.committer)
     expired = java.table
     with pytest.raises(StorageFailed):
@@ -224,7 +224,7 @@ def test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage(
     owner.catch_up(threading.Event())
     assert table_rows(rival_stack)[APP, "u1", "plan"] == "granted"
     owner.lease.renew()
-    assert not isinstance(owner.committer._seen.io, Expired)
+    assert not isinstance(owner.table.io, Expired)
     assert java.table is not expired
 
 

@@ -35,7 +35,7 @@ from thermocline.cli import output
 from thermocline.cli.entry import PARTS, all_commands
 from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
-from thermocline.cli.status import _exit_code, _lag, _Limits
+from thermocline.cli.status_report import Limits, exit_code_of, lag_of
 from thermocline.cli.stopping import stop_event
 from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
@@ -485,7 +485,8 @@ def test_a_command_that_wants_a_yes_is_printed_as_it_is_to_be_typed(
     call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thermocline.ingest.quarantine.read_rows", lambda *_: iter([QUARANTINED]))
-    monkeypatch.setattr("thermocline.cli.quarantine._opened", lambda *_: None)
+    monkeypatch.setattr("thermocline.iceberg.catalog.open_catalog", lambda *_: None)
+    monkeypatch.setattr("thermocline.ingest.quarantine.open_quarantine", lambda *_: None)
     err = call("quarantine", "purge", "profiles", "--before", "2026-01-01 00:00:00Z", "--json")[2]
     printed = shlex.split(json.loads(err)["next"])
     assert printed[:3] == ["thermocline", "--config", str(config)]
@@ -632,20 +633,20 @@ def test_status_is_a_probe_of_what_is_deployed(
 
 def test_a_table_that_cannot_go_on_is_the_exit_code_where_everything_answers() -> None:
     report: dict[str, Any] = {"kafka": {}, "tables": [{"table": "a"}, {"table": "b"}]}
-    assert _exit_code(report) == 0
+    assert exit_code_of(report) == 0
     report["server"] = {"status": {"tables": {"a": {"ready": True}}}}
-    assert _exit_code(report) == 1, "the server does not serve a table"
+    assert exit_code_of(report) == 1, "the server does not serve a table"
     report["server"]["status"]["tables"]["b"] = {"ready": True, "stale": False}
-    assert _exit_code(report) == 0
+    assert exit_code_of(report) == 0
     report["trino"] = {"error": {"code": "dependency-missing"}}
-    assert _exit_code(report) == 0, "it is not Trino that fails"
-    assert _exit_code(report | {"catalog": report["trino"]}) == 3, "no table was looked at"
+    assert exit_code_of(report) == 0, "it is not Trino that fails"
+    assert exit_code_of(report | {"catalog": report["trino"]}) == 3, "no table was looked at"
     report["tables"][0]["owner"] = {"is_gone": True}
-    assert _exit_code(report) == 1, "nobody ingests any more"
+    assert exit_code_of(report) == 1, "nobody ingests any more"
     report["tables"][0]["error"] = {"exit_code": 40}
-    assert _exit_code(report) == 40
+    assert exit_code_of(report) == 40
     report["tables"][1]["unanswered"] = True
-    assert _exit_code(report) == 3
+    assert exit_code_of(report) == 3
 
 
 def test_status_does_not_wait_for_what_hangs(
@@ -710,8 +711,8 @@ def test_status_of_many_tables_opens_few_catalogs_and_takes_a_large_answer_of_th
     call: Call, monkeypatch: pytest.MonkeyPatch, catalog: Catalog, config: Path, away: None
 ) -> None:
     names = [f"t{number}" for number in range(40)]
-    assert _Limits(10.0, len(names)).all == 13.0
-    assert _Limits(10.0, 1).all == 10.0
+    assert Limits(10.0, len(names)).all == 13.0
+    assert Limits(10.0, 1).all == 10.0
     opened: list[Catalog] = []
 
     def open_noted(*arguments: Any) -> Catalog:
@@ -775,7 +776,7 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
 
 def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
     starts, ends = Seam({("t", 0): 0, ("t", 1): 4}), Seam({("t", 0): 9, ("t", 1): 10})
-    lag = _lag(Seam({("t", 0): 7}), starts, ends, ())
+    lag = lag_of(Seam({("t", 0): 7}), starts, ends, ())
     assert (lag["offsets"], lag["new_partitions"], lag["outside_log"]) == (2 + 6, ["t/1"], [])
 
 
@@ -905,7 +906,8 @@ def test_quarantined_records_are_listed_with_their_keys(
     row = QUARANTINED | {"stage": "contract", "reason": "id is no int"}
     rows = [row | {"key": b'{"id":1}'}, row | {"offset": 6, "key": b"\xff"}, row | {"offset": 7, "key": None}]
     monkeypatch.setattr("thermocline.ingest.quarantine.read_rows", lambda *_: iter(rows))
-    monkeypatch.setattr("thermocline.cli.quarantine._opened", lambda *_: None)
+    monkeypatch.setattr("thermocline.iceberg.catalog.open_catalog", lambda *_: None)
+    monkeypatch.setattr("thermocline.ingest.quarantine.open_quarantine", lambda *_: None)
     listed = json.loads(call("quarantine", "list", "profiles", "--json")[1])["newest"]
     assert [one["key"] for one in listed] == [None, {"base64": "/w=="}, {"text": '{"id":1}'}]
     assert '{"id":1}' in call("quarantine", "list", "profiles")[1]

@@ -218,7 +218,7 @@ def test_an_entity_of_too_many_rows_is_not_judged_and_nothing_of_it_is_kept(
     kept.take_records(wide_records("by records", range(3, 9)))
     kept.take_records(wide_records("few", range(2)))
     for user in ("at once", "in pieces", "by records"):
-        assert wide_rows_at(kept, user) == entities_module._LARGE
+        assert wide_rows_at(kept, user) == "it has more than 10,000 rows"
         assert kept.is_large(encode_one(WIDE, [user]))
     few = wide_rows_at(kept, "few")
     assert isinstance(few, list)
@@ -234,7 +234,7 @@ def test_entities_of_a_bucket_that_could_not_be_read_are_not_judged() -> None:
         kept.take_rows(wide_rows(user, range(1)))
     kept.leave_out(2)
     for user in users:
-        is_unread = wide_rows_at(kept, user) == entities_module._UNREAD
+        is_unread = wide_rows_at(kept, user) == "its bucket could not be read"
         assert is_unread == (bucket_of(WIDE, user) == 2)
     assert 0 < sum(bucket_of(WIDE, user) == 2 for user in users) < len(users)
 

@@ -116,10 +116,18 @@ def test_of_a_log_only_what_lies_beyond_the_seam_is_held_for_lookups(
 
 def test_what_tables_have_read_is_remembered_of_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = story().reading()
-    monkeypatch.setattr(Reading, "of", lambda *_: reading)
+    loaded: list[int] = []
+
+    def load(_table: object, snapshot_id: int, _definition: object) -> Reading:
+        loaded.append(snapshot_id)
+        return reading
+
+    monkeypatch.setattr(Reading, "of", load)
     watched = lookups(reading)
-    assert all(watched.reading_at(number) is reading for number in range(100))
-    assert len(watched._readings) < 10
+    assert all(watched.reading_at(number) is reading for number in (*range(100), 99, 98))
+    assert loaded == [*range(100)], "the newest are remembered"
+    assert watched.reading_at(90) is reading
+    assert loaded[100:] == [90], "and the others are not"
 
 
 @pytest.mark.parametrize(("is_there", "expected"), [(True, StorageFailed), (False, ReadPointGone)])

@@ -294,7 +294,7 @@ def test_a_view_of_a_snapshot_that_we_do_not_see_yet_stays(
     known = world.catalog.load_table("app.t").metadata.snapshots
     older.metadata = older.metadata.model_copy(update={"snapshots": known})
     publisher = world.publisher()
-    monkeypatch.setattr(ViewPublisher, "_table", lambda _: older)
+    monkeypatch.setattr("thermocline.views.publish.load_table", lambda *_: older)
     done = publisher.publish()
     assert set(done.newer) == ALL
     assert world.published().snapshot_id == newest

@@ -1,0 +1,120 @@
+"""What a status report amounts to: its exit code, the lag of a table, and how long asking may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from thermocline.errors import DependencyMissing, ExitCode, all_errors
+
+if TYPE_CHECKING:
+    from thermocline.kafka.facts import OpenTransaction
+    from thermocline.rules.seam import Seam
+
+SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
+TABLES_MANY: Final = 10
+TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
+
+
+class StatusSource(StrEnum):
+    """What a status asks."""
+
+    KAFKA = "kafka"
+    CATALOG = "catalog"
+    SERVER = "server"
+    TRINO = "trino"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a status may take, in seconds: the sources, and then the tables."""
+
+    timeout: float
+    tables: int
+
+    @property
+    def sources(self) -> float:
+        """For all sources together."""
+        return self.timeout * SOURCES_SHARE
+
+    @property
+    def all(self) -> float:
+        """For all that is asked, from the beginning."""
+        return self.timeout + TABLE_SECONDS * max(0, self.tables - TABLES_MANY)
+
+
+def exit_code_of(report: dict[str, Any]) -> int:
+    """The worst of what a report says; see `thermocline status --help`."""
+    tables = report["tables"]
+    problems = _problems_of(tables)
+    has_unavailable = any(is_away(source, report[source]) for source in StatusSource if source in report)
+    if has_unavailable or ExitCode.UNAVAILABLE in problems or any("unanswered" in entry for entry in tables):
+        return ExitCode.UNAVAILABLE
+    if problems:
+        return max(problems)
+    is_gone = any(entry.get("owner", {}).get("is_gone") for entry in tables)
+    return ExitCode.BAD_ANSWER if is_gone or not _is_served(report) else ExitCode.DONE
+
+
+def _problems_of(tables: Sequence[dict[str, Any]]) -> list[int]:
+    """The exit codes of what is wrong with the tables, and of what stopped their owners."""
+    problems: list[int] = [entry["error"]["exit_code"] for entry in tables if "error" in entry]
+    stopped = {entry.get("owner", {}).get("stopped_by") for entry in tables if "error" not in entry}
+    return problems + [error.exit_code for code, error in all_errors().items() if code in stopped]
+
+
+def _is_served(report: dict[str, Any]) -> bool:
+    """Whether the server, if it was asked, has all tables ready and none stale."""
+    if "server" not in report:
+        return True
+    served = served_tables(report["server"])
+    answers = [served.get(entry["table"], {}) for entry in report["tables"]]
+    return all(answer.get("ready") and not answer.get("stale") for answer in answers)
+
+
+def is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
+    """Whether it is down. A Trino that can't be asked from here, for want of its client, may be well."""
+    is_asked = (
+        source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code
+    )
+    return "error" in answer and is_asked
+
+
+def served_tables(server: dict[str, Any]) -> dict[str, Any]:
+    """What the server says of each of its tables; empty where what listens there is no server of ours."""
+    match server:
+        case {"status": {"tables": dict(tables)}}:
+            return tables
+    return {}
+
+
+def lag_of(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:
+    """Offsets between seam and end, and the partitions where the two do not fit or where something waits.
+
+    Those are the partitions whose seam the log does not hold any more, or yet, those that are new (the topic
+    gained them, so they will be read from their first offset), and those that an open transaction holds back.
+    """
+    known = {(topic, partition): offset for topic, partition, offset in seam.items()}
+    logged = {(topic, partition): starts.get((topic, partition)) for topic, partition, _ in ends.items()}
+    outside = [place for place, offset in known.items() if not starts.get(place) <= offset <= ends.get(place)]
+    return {
+        "offsets": sum(max(ends.get(place) - offset, 0) for place, offset in (logged | known).items()),
+        "log_start": starts.to_dict(),
+        "log_end": ends.to_dict(),
+        "outside_log": _places(outside),
+        "new_partitions": _places(place for place in logged if place not in known),
+        "open_transactions": [
+            {
+                "partition": f"{one.topic}/{one.partition}",
+                "begins_at": one.begins_at,
+                "held_back": one.held_back,
+            }
+            for one in held
+        ],
+    }
+
+
+def _places(places: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{topic}/{partition}" for topic, partition in places]
