@@ -330,6 +330,13 @@ def test_a_long_value_is_cut_in_a_table_and_whole_in_json(call: Call, serving: t
     assert [line.split()[0] for line in vertical[1:3]] == ["key", "value"]
 
 
+def test_the_lookup_command_shows_what_is_nested_as_json(call: Call, serving: types.ModuleType) -> None:
+    point = {"snapshot_id": "7", "seam": {"profiles": {"0": 5}}, "end": {"profiles": {"0": 9}}}
+    answer = {"table": "profiles", "rows": [{"v": {"city": None, "tags": ["a", True]}}], "read_point": point}
+    serving.lookup = lambda *_: answer  # type: ignore[attr-defined]
+    assert '{"city": null, "tags": ["a", true]}' in call("lookup", "profiles", "app_id=7")[1]
+
+
 def test_version_names_what_it_stands_on(call: Call) -> None:
     versions = json.loads(call("version", "--json")[1])
     assert versions["thermocline"] == "0.1.0"
@@ -661,7 +668,7 @@ def test_status_does_not_wait_for_what_hangs(
 
     monkeypatch.setattr("thermocline.kafka.log.Log.cluster_id", hang)
     # A second for what hangs, and as long as a busy machine takes for the others.
-    monkeypatch.setattr("thermocline.cli.status.SOURCES_SHARE", 1 / 30)
+    monkeypatch.setattr("thermocline.cli.status_report.SOURCES_SHARE", 1 / 30)
     code, out, _ = call("status", "--json", "--without", "server", "--timeout", "30")
     report = json.loads(out)
     assert code == 3

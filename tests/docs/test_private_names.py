@@ -38,7 +38,6 @@ ALLOWED = {
     "tests/maintenance/test_plan.py": 1,
     "tests/serving/http/test_requests.py": 1,
     "tests/thermocline/test_names_from_outside.py": 1,
-    "tests/thermocline/test_nested.py": 1,
     # The others.
     "benchmarks/commits.py": 1,
     "tests/behaviour/test_log.py": 1,

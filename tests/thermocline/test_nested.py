@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from thermocline.cli.read import _value
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.rewrite import NotARewrite, RowSums, column_ids
@@ -406,10 +405,6 @@ def written(schema: Any, value: Any) -> bytes:
     sink = io.BytesIO()
     fastavro.schemaless_writer(sink, schema, value)
     return sink.getvalue()
-
-
-def test_the_lookup_command_shows_what_is_nested_as_json() -> None:
-    assert _value({"city": None, "tags": ["a", True]}).plain == '{"city": null, "tags": ["a", true]}'
 
 
 def test_the_schema_of_answers_has_what_is_within_columns() -> None:
