@@ -70,10 +70,10 @@ def run(
     from thermocline.maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
     from thermocline.process.priority import lower_priority
-    from thermocline.process.title import entitle
+    from thermocline.process.title import set_title
 
     lower_priority(settings.ingest.nice)
-    entitle(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
+    set_title(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
 
     def upkeep() -> TableUpkeep:
         return TableUpkeep(settings.maintenance, SystemClock())

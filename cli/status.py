@@ -20,7 +20,14 @@ from rich.text import Text
 
 from thermocline.cli.output import error_document, show, table
 from thermocline.cli.session import AsJson, session_of
-from thermocline.cli.status_report import Limits, StatusSource, exit_code_of, is_away, lag_of, served_tables
+from thermocline.cli.status_report import (
+    Limits,
+    StatusSource,
+    exit_code_of,
+    is_unavailable,
+    lag_of,
+    served_tables,
+)
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import (
@@ -276,7 +283,7 @@ def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 def _source(name: StatusSource, source: dict[str, Any]) -> str:
     if "error" in source:
-        error, word = source["error"], "unavailable" if is_away(name, source) else "not asked"
+        error, word = source["error"], "unavailable" if is_unavailable(name, source) else "not asked"
         return f"{word} [{error['code']}] {error['cause'] or error['what']}"
     if "cluster_id" in source:
         return f"answers, cluster {source['cluster_id']}"

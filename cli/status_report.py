@@ -1,4 +1,4 @@
-"""What a status report amounts to: its exit code, the lag of a table, and how long asking may take."""
+"""Sums up a status report: its exit code, the lag of a table, and how long asking may take."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def exit_code_of(report: dict[str, Any]) -> int:
     """The worst of what a report says; see `thermocline status --help`."""
     tables = report["tables"]
     problems = _problems_of(tables)
-    has_unavailable = any(is_away(source, report[source]) for source in StatusSource if source in report)
+    has_unavailable = any(
+        is_unavailable(source, report[source]) for source in StatusSource if source in report
+    )
     if has_unavailable or ExitCode.UNAVAILABLE in problems or any("unanswered" in entry for entry in tables):
         return ExitCode.UNAVAILABLE
     if problems:
@@ -74,7 +76,7 @@ def _is_served(report: dict[str, Any]) -> bool:
     return all(answer.get("ready") and not answer.get("stale") for answer in answers)
 
 
-def is_away(source: StatusSource, answer: dict[str, Any]) -> bool:
+def is_unavailable(source: StatusSource, answer: dict[str, Any]) -> bool:
     """Whether it is down. A Trino that can't be asked from here, for want of its client, may be well."""
     is_asked = (
         source is not StatusSource.TRINO or answer.get("error", {}).get("code") != DependencyMissing.code

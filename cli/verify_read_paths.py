@@ -42,7 +42,7 @@ def _of_server(name: str, url: str, hot: PinnedHot | None, problem: str, stack: 
     client = stack.enter_context(Client(url))
 
     def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
-        return client.extract(name, Wanted(columns), "arrow", sink, _unheard)
+        return client.extract(name, Wanted(columns), "arrow", sink, _no_progress)
 
     def lookup(parameters: Mapping[str, str], read_after: str) -> Mapping[str, Any]:
         with _no_row() as answer:
@@ -62,7 +62,7 @@ def _of_private(
     opened = stack.enter_context(private.opened(settings, name))
 
     def extract(columns: list[str], sink: BinaryIO) -> ReadPoint:
-        return opened.extract(Wanted(columns), "arrow", sink, _unheard)
+        return opened.extract(Wanted(columns), "arrow", sink, _no_progress)
 
     def lookup(parameters: Mapping[str, str], _read_after: str) -> Mapping[str, Any]:
         with _no_row() as answer:
@@ -117,5 +117,5 @@ def _pinned_here(settings: Settings, name: str, stack: ExitStack) -> tuple[Pinne
     return pinned, ""
 
 
-def _unheard(_: int) -> None:
+def _no_progress(_: int) -> None:
     pass

@@ -199,17 +199,17 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
     from thermocline.views.check import ViewCheck, check_table
     from thermocline.views.trino_client import Trino
 
-    findings, is_away = [], False
+    findings, is_unavailable = [], False
     log, trino = Log(settings.kafka), Trino(settings.views, table=name)
     try:
         for finding in check_table(settings, name, open_table(settings, name), log, trino, SystemClock()):
             findings.append(finding)  # noqa: PERF402  those before an error count
     except TrinoUnreachable as error:
-        is_away = True
+        is_unavailable = True
         findings.append(ViewCheck("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
     code = (
         ExitCode.UNAVAILABLE
-        if is_away
+        if is_unavailable
         else ExitCode.DONE
         if all(one.is_good for one in findings)
         else ExitCode.BAD_ANSWER

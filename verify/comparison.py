@@ -27,7 +27,6 @@ from thermocline.process.masking import mask_password
 from thermocline.rules.identity import check_identity
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from thermocline.verify.doubts import Doubts, second_look
 from thermocline.verify.extract_file import extracted_rows, write_extract
 from thermocline.verify.log_pass import LogPass, sampled
 from thermocline.verify.overlay_check import extract_findings, hot_findings, unpacked
@@ -35,6 +34,7 @@ from thermocline.verify.sample import entities_of
 from thermocline.verify.staging import EXTRACT, HOT, REMEMBERED, STORAGE_ERRORS, STORED, Staging
 from thermocline.verify.table_check import TableCheck
 from thermocline.verify.table_rows import RowsUnreadable, bucket_rows, least_offsets, remembered_deletes
+from thermocline.verify.unconfirmed import UnconfirmedFindings, second_look
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -77,7 +77,7 @@ class Verified:
     reading: Reading
     log: ReadLog
     point: ReadPoint
-    doubts: Doubts
+    unconfirmed: UnconfirmedFindings
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Verification:
                 staging.keep(self.scope.chosen)
             check = _table_check(reading, read, log.configs(definition.topics), elapsed_ms, self.report)
             self._compare(staging, check, point)
-        check.doubts.settle(
+        check.unconfirmed.settle(
             second_look(
                 log,
                 self.settings.kafka.client_config(),
@@ -145,7 +145,7 @@ class Verification:
                 self.settings.registry.client(),
             )
         )
-        return Verified(definition, reading, read, point, check.doubts)
+        return Verified(definition, reading, read, point, check.unconfirmed)
 
     def _extract(self, path: Path) -> ReadPoint | None:
         if self.read_paths is None:
@@ -232,12 +232,12 @@ class Verification:
         if self.read_paths is not None:
             self.report.extracted += staging.count(EXTRACT)
             for one in extract_findings(staging, point):
-                check.doubts.take(one.finding, one.key, one.origin, point.end)
+                check.unconfirmed.take(one.finding, one.key, one.origin, point.end)
         self.progress(COMPARING, 2, 3)
         if hot is not None:
             self.report.hot += staging.count(HOT)
             for one in hot_findings(staging, hot.end):
-                check.doubts.take(one.finding, one.key, one.origin, hot.end)
+                check.unconfirmed.take(one.finding, one.key, one.origin, hot.end)
         self.progress(COMPARING, 3, 3)
 
     def _leave_out(self, bucket: int, read: ReadLog, error: BaseException) -> None:
@@ -278,8 +278,8 @@ def _table_check(
 ) -> TableCheck:
     compacted = {topic for topic, config in configs.items() if config.is_compacted}
     fleeting = {topic for topic in compacted if configs[topic].delete_retention_ms < elapsed_ms}
-    doubts = Doubts(compacted, reading.definition.key_from == "value", report)
-    return TableCheck(reading, read.firsts, compacted, fleeting, report, doubts)
+    unconfirmed = UnconfirmedFindings(compacted, reading.definition.key_from == "value", report)
+    return TableCheck(reading, read.firsts, compacted, fleeting, report, unconfirmed)
 
 
 def _as_it_is(table: Table, definition: LiveTable) -> ReadPoint:

@@ -268,7 +268,7 @@ class Entities:
         ranks = []
         for place, one in last.items():
             is_hot = one.offset >= point.seam.get(place)
-            if not is_hot and (reading is None or place not in reading.lives):
+            if not is_hot and (reading is None or place not in reading.incarnations):
                 return _CONTESTED
             batch = float("inf") if is_hot or reading is None else reading.batch(place, one.offset)
             ranks.append(((batch, *order_of(one.deciding_ms, *place)), one))

@@ -25,10 +25,10 @@ __all__ = ["CountingFile", "extracted_rows", "write_extract"]
 class CountingFile(io.FileIO):
     """A new file that tells how many bytes were written to it, after each write."""
 
-    def __init__(self, path: Path, heard: Callable[[int], None]) -> None:
-        """``heard`` is called with the bytes so far."""
+    def __init__(self, path: Path, progress: Callable[[int], None]) -> None:
+        """``progress`` is called with the bytes so far."""
         super().__init__(path, "wb")
-        self._heard, self._done = heard, 0
+        self._progress, self._done = progress, 0
 
     def write(self, content: Buffer, /) -> int:
         """Writes all of it; a full disk is an `OSError`."""
@@ -37,7 +37,7 @@ class CountingFile(io.FileIO):
         while view:
             view = view[super().write(view) :]
         self._done += size
-        self._heard(self._done)
+        self._progress(self._done)
         return size
 
 
@@ -45,10 +45,10 @@ def write_extract(
     read_paths: ReadPaths,
     definition: LiveTable,
     path: Path,
-    heard: Callable[[int], None] = lambda _done: None,
+    progress: Callable[[int], None] = lambda _done: None,
 ) -> ReadPoint:
     """Extracts all columns and provenance as an Arrow stream; where it was read."""
-    with CountingFile(path, heard) as sink:
+    with CountingFile(path, progress) as sink:
         return read_paths.extract([*(column.name for column in definition.columns), *PROVENANCE], sink)
 
 

@@ -87,7 +87,7 @@ def histories_of(
         decoder = decoder_for(definition, registry)
         search = _Records(definition, decoder, pa.array(asked, pa.binary()), seam, told)
         for chunk in read(ranges) if ranges else ():
-            search.hear(chunk)
+            search.take(chunk)
     records = {key: lines.take() for key, lines in told.items()}
     _RowTracker(table.io, table.location(), definition, asked, told).follow(table)
     return {key: (*records.get(key, ()), *told[key].take()) if key in told else () for key in keys}
@@ -154,7 +154,7 @@ class _Records:
         self._seam = seam
         self._told = told
 
-    def hear(self, chunk: RecordChunk) -> None:
+    def take(self, chunk: RecordChunk) -> None:
         if not len(chunk.offsets):
             return
         # What orders a record is in its value, and without it the record would be bad.

@@ -117,7 +117,9 @@ class LogPass:
         return [
             (
                 (topic, p),
-                self.reading.first_of((topic, p), start) if (topic, p) in self.reading.lives else start,
+                self.reading.first_of((topic, p), start)
+                if (topic, p) in self.reading.incarnations
+                else start,
             )
             for topic, p, start in starts.items()
         ]

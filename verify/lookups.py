@@ -14,11 +14,11 @@ from thermocline.iceberg.reading import Reading
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.read_point import READ_AFTER_MAX, ReadPoint
-from thermocline.verify.doubts import second_look
 from thermocline.verify.entities import parameters_of
 from thermocline.verify.finding import Finding
 from thermocline.verify.log_decode import LogDecoder
 from thermocline.verify.log_pass import sampled
+from thermocline.verify.unconfirmed import second_look
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -95,13 +95,13 @@ class LookupChecks:
             self.clock,
             self.registry,
         )
-        verified.doubts.settle(look)
+        verified.unconfirmed.settle(look)
 
     def note(self, finding: Finding, entity: bytes, point: ReadPoint) -> None:
         """Reports a difference, unless a command changed the table so that it need not be one."""
         why = self._excuse(point)
         if why is None:
-            self.verified.doubts.take(finding, entity, None, point.end)
+            self.verified.unconfirmed.take(finding, entity, None, point.end)
         else:
             self.report.lookups_unjudged[why] += 1
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
     from thermocline.rules.seam import Seam
-    from thermocline.verify.doubts import Origin
+    from thermocline.verify.unconfirmed import Origin
 
 __all__ = ["Difference", "extract_findings", "hot_findings", "unpacked"]
 

@@ -152,59 +152,59 @@ class JudgeContext:
 
     def holds_all_of(self, place: Place) -> bool:
         """Whether the log holds all records that the table has ever read of a partition."""
-        reading, begins = self.reading, self.reading.lives[place].begins
+        reading, begins = self.reading, self.reading.incarnations[place].begins
         is_kept = place[0] not in self.compacted and place[0] not in reading.replaced
         return is_kept and reading.is_whole and begins is not None and self.firsts.get(place, 0) <= begins
 
 
-def judge(heard: Sequence[LastRecord], rows: Sequence[Stored], ground: JudgeContext) -> KeyVerdict:
+def judge(last_records: Sequence[LastRecord], rows: Sequence[Stored], context: JudgeContext) -> KeyVerdict:
     """The verdict on a key, from the records of it before the seam and its live rows."""
     if len(rows) > 1:
         return KeyVerdict("key-live-twice", f"rows of {' and '.join(map(str, rows))} are live")
-    if ground.is_ordered:  # such a table takes no replay: what was bad is not in it
-        heard = [one for one in heard if not one.is_maybe]
-    possible = _possible_winners([one for one in heard if not one.is_maybe], ground)
+    if context.is_ordered:  # such a table takes no replay: what was bad is not in it
+        last_records = [one for one in last_records if not one.is_maybe]
+    possible = _possible_winners([one for one in last_records if not one.is_maybe], context)
     if not rows:
-        return _judge_absent(possible, ground)
-    return _Case(rows[0], heard, possible, ground).verdict()
+        return _judge_absent(possible, context)
+    return _Case(rows[0], last_records, possible, context).verdict()
 
 
-def _possible_winners(heard: Sequence[LastRecord], ground: JudgeContext) -> list[LastRecord]:
+def _possible_winners(last_records: Sequence[LastRecord], context: JudgeContext) -> list[LastRecord]:
     """The record that was read last; several where nobody knows in which order they were read."""
-    if not heard:
+    if not last_records:
         return []
-    highest = max(one.sequence for one in heard)
-    heard = [one for one in heard if one.sequence == highest]  # safety: verify-sequence
-    batch = max(one.batch for one in heard)
-    last = sorted((one for one in heard if one.batch == batch), key=_rank, reverse=True)
-    return last[:1] if len(last) == 1 or ground.knows_order(batch, last) else last
+    highest = max(one.sequence for one in last_records)
+    last_records = [one for one in last_records if one.sequence == highest]  # safety: verify-sequence
+    batch = max(one.batch for one in last_records)
+    last = sorted((one for one in last_records if one.batch == batch), key=_rank, reverse=True)
+    return last[:1] if len(last) == 1 or context.knows_order(batch, last) else last
 
 
 def _rank(one: LastRecord) -> tuple[int, bytes, int, str, int]:
     return (one.batch, *order_of(one.deciding_ms, *one.place))
 
 
-def _judge_absent(possible: Sequence[LastRecord], ground: JudgeContext) -> KeyVerdict:
+def _judge_absent(possible: Sequence[LastRecord], context: JudgeContext) -> KeyVerdict:
     if not possible or any(one.is_tombstone for one in possible):  # safety: verify-missing
         return AGREES
     winner = possible[0]
-    if winner.place[0] in ground.fleeting:
+    if winner.place[0] in context.fleeting:
         return KeyVerdict(reason=Reason.COMPACTED)
-    if ground.is_ordered and not all(map(ground.holds_all_of, ground.reading.lives)):
+    if context.is_ordered and not all(map(context.holds_all_of, context.reading.incarnations)):
         return KeyVerdict(reason=Reason.CUT)
     what = f"{winner} is the last record of it, and the table has no row"
-    return KeyVerdict("row-missing", what, if_keys_stay=_may_hide(winner, ground))  # safety: verify-moved
+    return KeyVerdict("row-missing", what, if_keys_stay=_may_hide(winner, context))  # safety: verify-moved
 
 
-def _may_hide(winner: LastRecord, ground: JudgeContext) -> bool:
+def _may_hide(winner: LastRecord, context: JudgeContext) -> bool:
     """Whether another partition may have had a record of the key, read later, that the log lost."""
     return any(
         place != winner.place
         and (
-            place[0] in ground.compacted
-            or ground.firsts.get(place, 0) > ground.reading.reached(winner.batch, place)
+            place[0] in context.compacted
+            or context.firsts.get(place, 0) > context.reading.reached(winner.batch, place)
         )
-        for place in ground.reading.lives
+        for place in context.reading.incarnations
     )
 
 
@@ -213,9 +213,9 @@ class _Case:
     """One row against the records of its key."""
 
     row: Stored
-    heard: Sequence[LastRecord]
+    last_records: Sequence[LastRecord]
     possible: Sequence[LastRecord]
-    ground: JudgeContext
+    context: JudgeContext
 
     def verdict(self) -> KeyVerdict:
         row, winner = self.row, self.possible[0] if self.possible else None
@@ -225,28 +225,30 @@ class _Case:
             return verdict
         if (verdict := self._partial()) is not None:
             return verdict
-        own = next((one for one in self.heard if one.place == row.place and one.offset == row.offset), None)
+        own = next(
+            (one for one in self.last_records if one.place == row.place and one.offset == row.offset), None
+        )
         if own is not None and (own in self.possible or self._is_replayed(own)):
             return self._same(own)
         if winner is None or row.sequence > winner.sequence:
             return self._unseen(row.place)
         if row.sequence < winner.sequence:
-            is_forgotten = winner.is_tombstone and winner.timestamp < self.ground.forgotten_before
+            is_forgotten = winner.is_tombstone and winner.timestamp < self.context.forgotten_before
             return KeyVerdict(reason=Reason.FORGOTTEN) if is_forgotten else self._late(winner)
         if self._is_suppressed():
             return KeyVerdict(is_suppressed=True)
         return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)
 
     def _of_no_record(self) -> KeyVerdict:
-        if self.ground.reading.took_in:  # safety: verify-taken-in
+        if self.context.reading.took_in:  # safety: verify-taken-in
             return KeyVerdict(reason=Reason.TAKEN_IN)
         return KeyVerdict("row-extra", "the row does not say from which record it comes")
 
     def _beyond(self, place: Place) -> KeyVerdict | None:
-        seam = self.ground.reading.seam
+        seam = self.context.reading.seam
         if place in seam and self.row.offset < seam[place]:
             return None
-        if self.ground.reading.replaced and not self.possible:
+        if self.context.reading.replaced and not self.possible:
             return KeyVerdict(reason=Reason.REPLACED)
         return KeyVerdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam}")
 
@@ -254,12 +256,12 @@ class _Case:
         if own.is_tombstone:
             return KeyVerdict("row-extra", f"the row comes from {self.row}, which deletes it")
         # safety: verify-columns
-        if own.timestamp != self.row.timestamp or not self.ground.same(own, self.row):
+        if own.timestamp != self.row.timestamp or not self.context.same(own, self.row):
             what = f"the row's columns are not those of {own}, where it comes from"
             return KeyVerdict(
-                "row-differs", what, if_keys_stay=not own.is_whole and _may_hide(own, self.ground)
+                "row-differs", what, if_keys_stay=not own.is_whole and _may_hide(own, self.context)
             )
-        if any(own.absent) and not self.ground.holds_all_of(own.place):
+        if any(own.absent) and not self.context.holds_all_of(own.place):
             return KeyVerdict(reason=Reason.PARTIAL)
         return AGREES
 
@@ -267,9 +269,9 @@ class _Case:
         """Where a record sets only some columns, the others follow from one partition's records alone."""
         if all(one.is_whole for one in self.possible):
             return None
-        if any(one.is_maybe for one in self.heard):
+        if any(one.is_maybe for one in self.last_records):
             return KeyVerdict(reason=Reason.REPLAYED)
-        is_contested = len({one.place for one in self.heard} | {self.row.place}) > 1
+        is_contested = len({one.place for one in self.last_records} | {self.row.place}) > 1
         return KeyVerdict(reason=Reason.PARTIAL) if is_contested else None
 
     def _is_replayed(self, own: LastRecord) -> bool:
@@ -278,19 +280,23 @@ class _Case:
 
     def _is_suppressed(self) -> bool:
         """Whether the row is older than its record, and says the same."""
-        last = [*self.possible, *(one for one in self.heard if self._is_replayed(one))]
-        return self.ground.reading.suppressed and any(
-            not one.is_tombstone and self.ground.same(one, self.row) for one in last
+        last = [*self.possible, *(one for one in self.last_records if self._is_replayed(one))]
+        return self.context.reading.suppressed and any(
+            not one.is_tombstone and self.context.same(one, self.row) for one in last
         )
 
     def _is_before(self, winner: LastRecord, place: Place) -> bool:
         """Whether the row was certainly read before the winner."""
-        row, reading = self.row, self.ground.reading
+        row, reading = self.row, self.context.reading
         if place == winner.place:
             return row.offset < winner.offset
-        if any(not one.is_maybe and one.place == place and one.offset >= row.offset for one in self.heard):
+        if any(
+            not one.is_maybe and one.place == place and one.offset >= row.offset for one in self.last_records
+        ):
             return True
-        is_earlier_log = place[0] in reading.replaced and row.offset < (reading.lives[place].begins or 0)
+        is_earlier_log = place[0] in reading.replaced and row.offset < (
+            reading.incarnations[place].begins or 0
+        )
         if is_earlier_log:  # safety: verify-replaced
             return False
         batch = reading.batch(place, row.offset)
@@ -302,7 +308,7 @@ class _Case:
 
     def _late(self, winner: LastRecord) -> KeyVerdict:
         """A finding; but where rows are suppressed, a record with the row's values may be hidden."""
-        hangs = self.ground.reading.suppressed and _may_hide(winner, self.ground)
+        hangs = self.context.reading.suppressed and _may_hide(winner, self.context)
         if winner.is_tombstone:
             what = f"{winner} deletes it, and the table has its row of {self.row}"
             return KeyVerdict("row-extra", what, if_keys_stay=hangs)
@@ -311,20 +317,22 @@ class _Case:
 
     def _unseen(self, place: Place) -> KeyVerdict:
         """The log shows no record that the row could come from, or that came after it."""
-        topic, first = place[0], self.ground.firsts.get(place, 0)
-        begins = self.ground.reading.lives[place].begins
-        if topic in self.ground.reading.replaced:
+        topic, first = place[0], self.context.firsts.get(place, 0)
+        begins = self.context.reading.incarnations[place].begins
+        if topic in self.context.reading.replaced:
             return KeyVerdict(reason=Reason.REPLACED)
-        if self.ground.reading.is_whole and begins is not None and self.row.offset < begins:
+        if self.context.reading.is_whole and begins is not None and self.row.offset < begins:
             what = (
                 f"the row comes from {self.row}, and the table has read {topic}/{place[1]} from {begins} on"
             )
             return KeyVerdict("row-extra", what)
         if self.row.offset < first:  # safety: verify-older
             return KeyVerdict(reason=Reason.OLDER)
-        if any(one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.heard):
+        if any(
+            one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.last_records
+        ):
             return KeyVerdict(reason=Reason.REPLAYED)
-        if topic in self.ground.compacted:
+        if topic in self.context.compacted:
             return KeyVerdict(reason=Reason.COMPACTED)
         return KeyVerdict(
             "row-extra", f"the row comes from {self.row}, where the log has no record of its key"

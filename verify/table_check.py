@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.rules.definition import LiveTable
-    from thermocline.verify.doubts import Doubts
     from thermocline.verify.report import Report
+    from thermocline.verify.unconfirmed import UnconfirmedFindings
 
 __all__ = ["TableCheck"]
 
@@ -50,7 +50,7 @@ class TableCheck:
     compacted: Collection[str]
     fleeting: Collection[str]
     report: Report
-    doubts: Doubts
+    unconfirmed: UnconfirmedFindings
     _if_keys_stay: list[tuple[Finding, bytes]] = field(default_factory=list)
     _keys_that_stay: Counter[str] = field(default_factory=Counter)
 
@@ -109,8 +109,8 @@ class TableCheck:
     def _gone(self) -> pa.Table:
         """The offsets that the table has read and the log no longer holds."""
         rows = []
-        for place, life in self.reading.lives.items():
-            least = (life.begins or 0) if self.reading.is_whole else 0
+        for place, partition in self.reading.incarnations.items():
+            least = (partition.begins or 0) if self.reading.is_whole else 0
             if place[0] not in self.reading.replaced:
                 rows.append((*place, least, self.firsts.get(place, 0)))
         schema = pa.schema(
@@ -143,13 +143,13 @@ class TableCheck:
             ) ORDER BY {KEY}
         """
         later = [column.name in self.reading.later_columns for column in self._definition.value_columns]
-        ground = JudgeContext(
+        context = JudgeContext(
             self.reading, self.firsts, self.compacted, self.fleeting, later, self._forgotten_before(staging)
         )
         for key, found in groupby(staging.rows(query), key=lambda one: one[0]):
-            heard, rows = _told_apart(found, len(facts), bool(ordered))
-            self.report.contested += len({one.place for one in heard}) > 1
-            self._note(key, judge(heard, rows, ground), bool(rows))
+            last_records, rows = _told_apart(found, len(facts), bool(ordered))
+            self.report.contested += len({one.place for one in last_records}) > 1
+            self._note(key, judge(last_records, rows, context), bool(rows))
 
     def _forgotten_before(self, staging: Staging) -> int:
         """Deletes that were appended before may be forgotten, by the newest record; in microseconds."""
@@ -211,7 +211,7 @@ class TableCheck:
     def _found(self, finding: Finding, key: bytes) -> None:
         """Reports a finding; that a row is missing may be in doubt."""
         if finding.code == "row-missing":
-            self.doubts.take(finding, key, None, self.reading.seam)
+            self.unconfirmed.take(finding, key, None, self.reading.seam)
         else:
             self.report.add(finding)
 
@@ -223,7 +223,7 @@ def _told_apart(
 
     ``is_ordered``: the last of these is the sequence, which a row has, too.
     """
-    heard: list[LastRecord] = []
+    last_records: list[LastRecord] = []
     rows: list[Stored] = []
     for _key, topic, partition, offset, time, *rest, is_row in found:
         values, (batch, state, is_tombstone, deciding_ms, *partial) = rest[:-facts], rest[-facts:]
@@ -231,10 +231,10 @@ def _told_apart(
         if not is_row:
             place, (is_whole, *absent) = (topic, partition), partial or (True,)
             last = LastRecord(place, offset, time, batch, state, is_tombstone, tuple(values), deciding_ms)
-            heard.append(replace(last, is_whole=is_whole, absent=tuple(absent), sequence=sequence))
+            last_records.append(replace(last, is_whole=is_whole, absent=tuple(absent), sequence=sequence))
         elif None in (topic, partition, offset):
             rows.append(Stored(None, -1, -1, tuple(values), sequence))
         else:
             since = -1 if time is None else time
             rows.append(Stored((topic, partition), offset, since, tuple(values), sequence))
-    return heard, rows
+    return last_records, rows

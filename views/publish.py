@@ -172,8 +172,8 @@ class ViewPublisher:
             snapshot = table.snapshot_by_id(snapshot_id)
             return None if snapshot is None else snapshot.sequence_number
 
-        standing = self._ours(found, *one.schema_and_name)
-        return verdict(standing, one, self.clock.now_ms(), number_of)
+        existing = self._ours(found, *one.schema_and_name)
+        return verdict(existing, one, self.clock.now_ms(), number_of)
 
     def _settle(
         self, one: PlannedView, what: ViewAction, table: Table, found: Mapping[str, PublishedView | None]
@@ -182,8 +182,8 @@ class ViewPublisher:
         # safety: views-lease-first
         if what is ViewAction.REPLACE or (what is ViewAction.KEEP and self._is_lease_due(name, snapshot_id)):
             # Before the view: whoever expires snapshots in between must find it.
-            standing = self._ours(found, *one.schema_and_name)
-            standing_id = standing.snapshot_id if standing else None
+            existing = self._ours(found, *one.schema_and_name)
+            standing_id = existing.snapshot_id if existing else None
             hold(table, name, snapshot_id, one.until_ms, self.clock.now_ms(), standing_id)
             self._held[name] = _LeaseWritten(snapshot_id, self.clock.monotonic())
         if what is ViewAction.REPLACE:
@@ -210,10 +210,10 @@ class ViewPublisher:
         for mode, stop in stops.items():
             code = f"[{stop.code}] "
             schema, view = view_name(definition, mode)
-            standing = found.get(view.lower())
-            if standing is None and view.lower() in found:
+            existing = found.get(view.lower())
+            if existing is None and view.lower() in found:
                 continue  # safety: views-withdrawn-each
-            if standing is not None and (standing.withdrawn or "").startswith(code):
+            if existing is not None and (existing.withdrawn or "").startswith(code):
                 left.append(f"{schema}.{view}")
                 continue
             reason = f"{code}{stop.what} next: {'; '.join(stop.next.splitlines())}"

@@ -24,7 +24,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DrainGoal:
     """The log's ends at a time. Once the table has passed them, it holds all that the log held then."""
 
     at_ms: int
@@ -86,7 +86,7 @@ def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_recor
     return max(1, min(batch_records_max, int(batch_bytes_max / max(bytes_per_record, 1))))
 
 
-def drained_ms(batch: Batch, planned: Mark, before: Mark, before_ms: int) -> int:
+def drained_ms(batch: Batch, planned: DrainGoal, before: DrainGoal, before_ms: int) -> int:
     """When the table that a batch makes last held all that the log held.
 
     Args:
@@ -94,7 +94,7 @@ def drained_ms(batch: Batch, planned: Mark, before: Mark, before_ms: int) -> int
         before: ends of an earlier plan, for a table that never catches up with the newest ones.
         before_ms: the same of the table that the batch was planned on.
     """
-    passed = [mark.at_ms for mark in (planned, before) if batch.end.at_least(mark.ends)]  # safety: drained
+    passed = [goal.at_ms for goal in (planned, before) if batch.end.at_least(goal.ends)]  # safety: drained
     # What lies in the future was said by a clock that was fast, and would hold for as long.
     return max([min(before_ms, planned.at_ms), *passed])  # safety: clock-that-was-fast
 

@@ -45,7 +45,7 @@ class Opening:
             ThermoclineError: the log does not fit the table (``thermocline.rules.identity.check_log``).
         """
         claim = Claim.of(settings, name, clock, say)
-        definition = agreed(claim.definition, settings, name)
+        definition = checked_definition(claim.definition, settings, name)
         check_schema(claim.table, definition)
         state = claim.state()
         log = log or Log(settings.kafka)
@@ -56,7 +56,7 @@ class Opening:
         return cls(settings, claim, log, client_config, registry, policy)
 
 
-def agreed(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
+def checked_definition(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
     """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
     differences = definition.differences(settings.table(name).definition(name))
     if differences:

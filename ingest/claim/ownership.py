@@ -27,7 +27,7 @@ from thermocline.iceberg.catalog import (
     load_table,
     open_table,
 )
-from thermocline.iceberg.rewrite import Rewrite, standing
+from thermocline.iceberg.rewrite import Rewrite, resume_state
 from thermocline.ingest.claim.lease import OwnerLease, Say
 from thermocline.ingest.claim.reconcile import Settled, settle_unknown
 from thermocline.ingest.commit.commit import Committer, Outcome, Rejected, landed
@@ -140,7 +140,7 @@ class Claim:
 
         Raises `ForeignSnapshot` where the table can't be continued, and `StorageFailed`.
         """
-        state, self.rewrite = standing(self.table, self.definition, self.name)
+        state, self.rewrite = resume_state(self.table, self.definition, self.name)
         return state
 
     def wait_until_free(self, stop: threading.Event | None = None) -> None:

@@ -21,7 +21,7 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, load_table
 from thermocline.iceberg.files import data_location, delete_files
-from thermocline.iceberg.rewrite import standing
+from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest import activity
 from thermocline.ingest.batch.accounting import Accounting, account, greatest_times, watermark_ms
 from thermocline.ingest.batch.bad_records import BadRecords
@@ -31,7 +31,7 @@ from thermocline.ingest.batch.files_by_bucket import FilesByBucket, live_files, 
 from thermocline.ingest.batch.open_transactions import Standstill, warn
 from thermocline.ingest.batch.plan import (
     Batch,
-    Mark,
+    DrainGoal,
     drained_ms,
     lag_of,
     plan_batch,
@@ -41,7 +41,7 @@ from thermocline.ingest.batch.plan import (
 )
 from thermocline.ingest.batch.read_task import KafkaRanges, ReadTask
 from thermocline.ingest.claim.lease import OwnerLease
-from thermocline.ingest.claim.opening import Opening, agreed
+from thermocline.ingest.claim.opening import Opening, checked_definition
 from thermocline.ingest.claim.ownership import REWRITES_MAX, say_taken_over
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Committer, Landed, Outcome, Rejected, Unknown, landed
@@ -96,7 +96,7 @@ class Upkeep(Protocol):
 
 
 class NoUpkeep:
-    """None."""
+    """Does nothing."""
 
     slowdown = 1.0
 
@@ -105,10 +105,10 @@ class NoUpkeep:
         return frozenset()
 
     def turn(self, owner: Owner) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ class Owner:
     rewrites_met: int = 0
     lag_records: int = 0
     is_contested: bool = False
-    mark: Mark | None = None
+    drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
     unread: UnreadNames = field(init=False)
 
@@ -186,7 +186,7 @@ class Owner:
         with ExitStack() as undo:
             owned = opening.claim.take(engine.jvm, log=opening.log)
             undo.callback(owned.release)
-            definition = agreed(owned.definition, settings, name)
+            definition = checked_definition(owned.definition, settings, name)
             table, state = owned.table, owned.state
             topic_ids, client_config = dict(state.topic_ids), opening.client_config
             companion = partial(reopen_quarantine, table.catalog, name, definition.identifier)
@@ -296,8 +296,8 @@ class Owner:
         seam = with_new_partitions(self.position.seam, starts)
         if len(seam) > 1 and self.definition.merging.is_keyed:
             ends = self.log.ends_together(topics)
-        planned = Mark(planned_at_ms, ends)
-        self.mark = self.mark or planned
+        planned = DrainGoal(planned_at_ms, ends)
+        self.drain_goal = self.drain_goal or planned
         records_max = records_max_of(
             self.settings.batch_records_max, self.settings.batch_bytes_max, self.bytes_per_record
         )
@@ -316,7 +316,7 @@ class Owner:
         activity.doing("waiting for records")
         return batch.end != ends
 
-    def _run(self, batch: Batch, planned: Mark) -> None:
+    def _run(self, batch: Batch, planned: DrainGoal) -> None:
         started_at = self.clock.monotonic()
         try:
             result = self._read(batch)
@@ -377,7 +377,9 @@ class Owner:
         files = with_held(self.position.files, self.upkeep.held())
         return self.engine.run(task, KafkaRanges(tasks), files, data_location(self.table))
 
-    def _commit(self, batch: Batch, result: BatchResult, accounting: Accounting, planned: Mark) -> Outcome:
+    def _commit(
+        self, batch: Batch, result: BatchResult, accounting: Accounting, planned: DrainGoal
+    ) -> Outcome:
         try:
             self._check_before_commit(batch, accounting)
         except ThermoclineError as error:
@@ -391,7 +393,7 @@ class Owner:
             TableChange.carrying_on(self.position),
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
-            drained_ms=drained_ms(batch, planned, self.mark or planned, self.position.drained_ms),
+            drained_ms=drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms),
             partition_times=self.position.partition_times.advanced(greatest_times(batch, result.reports)),
             accounting=accounting,
             bad_digest=merged(
@@ -409,11 +411,11 @@ class Owner:
             failpoint("owner.landed")
             self.position = self.position.after(outcome, change)
             self.on_commit()
-            if self.mark is not None and batch.end.at_least(self.mark.ends):
-                self.mark = planned
+            if self.drain_goal is not None and batch.end.at_least(self.drain_goal.ends):
+                self.drain_goal = planned
         return outcome
 
-    def _note_drained(self, batch: Batch, planned: Mark) -> None:
+    def _note_drained(self, batch: Batch, planned: DrainGoal) -> None:
         """Commit that the table holds all of the log: what is appended later can't have been missed."""
         outcome = self._commit(batch, BatchResult((), ()), Accounting(), planned)
         done = landed(measures.counted(self._name, outcome, self.clock.now_ms()))
@@ -464,7 +466,7 @@ class Owner:
         self.lease.renew_or_warn()  # an epoch as ours may be another's, of a catalog that was restored
         self.lease.check()
         failpoint("owner.reload")
-        state, rewrite = standing(self.table, self.definition, self._name)
+        state, rewrite = resume_state(self.table, self.definition, self._name)
         if state.epoch != self.committer.epoch:
             raise OwnerLost(table=self._name, epoch_ours=self.committer.epoch, epoch_found=state.epoch)
         # A dead JVM looks like a catalog that does not answer, and would be waited out for ever.

@@ -72,7 +72,7 @@ class LogEvidence:
     waiting: dict[bytes, dict[Place, Origin]] = field(default_factory=dict)
     times_ms: dict[tuple[Place, int], int] = field(default_factory=dict)
 
-    def hear(self, records: pa.Table) -> None:
+    def take(self, records: pa.Table) -> None:
         """Take up good records from before the seam, in any order."""
         columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist())
         for key, *facts in zip(columns[0], origins(records), columns[1], are_partial(records), strict=True):
@@ -195,7 +195,7 @@ def read_log(  # noqa: PLR0913, PLR0917  (all that decides about a record)
     kept: Mapping[tuple[str, int, int], Kept],
     quarantined: SeenRecords,
     live: Mapping[bytes, Origin],
-    ground: TableContext,
+    context: TableContext,
     progress: Progress,
 ) -> LogEvidence:
     """Read what the table read since the snapshots from before the candidates' batches, for their keys.
@@ -205,14 +205,14 @@ def read_log(  # noqa: PLR0913, PLR0917  (all that decides about a record)
     ``live`` says where the keys' rows come from. None of the candidates is part of the evidence.
 
     Raises:
-        OffsetsGone: the log was cut beyond the ground's ``starts`` meanwhile.
+        OffsetsGone: the log was cut beyond the context's ``starts`` meanwhile.
     """
-    search = _Search(definition, registry, candidates, kept, quarantined, live, ground)
-    ranges = _ranges(candidates, ground)
+    search = _Search(definition, registry, candidates, kept, quarantined, live, context)
+    ranges = _ranges(candidates, context)
     _read(client_config, ranges, definition.name, search, progress)
-    if ranges and ground.compacted:
-        ends = log.ends(ground.compacted)
-        beyond = [OffsetRange(topic, p, ground.seam.get((topic, p)), end) for topic, p, end in ends.items()]
+    if ranges and context.compacted:
+        ends = log.ends(context.compacted)
+        beyond = [OffsetRange(topic, p, context.seam.get((topic, p)), end) for topic, p, end in ends.items()]
         _read(client_config, beyond, definition.name, search, progress)  # safety: replay-beyond-the-seam
     return search.evidence
 
@@ -231,7 +231,7 @@ def _read(
     positions = {(one.topic, one.partition): one.first for one in wanted}
     progress(done, total)
     for chunk in read_ranges(client_config, wanted, name):
-        search.hear(chunk)
+        search.take(chunk)
         place = (chunk.topic, chunk.partition)
         done += chunk.offsets[-1] + 1 - positions[place]
         positions[place] = chunk.offsets[-1] + 1
@@ -250,22 +250,22 @@ class _Search:
         kept: Mapping[tuple[str, int, int], Kept],
         quarantined: SeenRecords,
         live: Mapping[bytes, Origin],
-        ground: TableContext,
+        context: TableContext,
     ) -> None:
         self._definition = definition
         self._key_decoder = decoder_for(definition, registry)  # of keys alone, which no alteration changes
         self._keys = pa.array(list({one.key for one in candidates}), pa.binary())
         self._kept = kept
-        self._quarantined, self._topic_ids = quarantined, ground.topic_ids
+        self._quarantined, self._topic_ids = quarantined, context.topic_ids
         self._rows = {(*row.place, row.offset): (key, row) for key, row in live.items()}
-        self._seam = ground.seam
-        self._compacted = frozenset(ground.compacted)
-        self._as_read = _AsRead(ground.reading, registry)
-        self._deciding = DecidingTimes(ground.reading)
+        self._seam = context.seam
+        self._compacted = frozenset(context.compacted)
+        self._as_read = _AsRead(context.reading, registry)
+        self._deciding = DecidingTimes(context.reading)
         self._times_ms: Sequence[int] = ()  # of the records of the chunk
         self.evidence = LogEvidence()
 
-    def hear(self, chunk: RecordChunk) -> None:
+    def take(self, chunk: RecordChunk) -> None:
         """Take up what a chunk says."""
         self._times_ms = self._deciding.take(
             (chunk.topic, chunk.partition), chunk.timestamps_ms, np.array(chunk.offsets, np.int64)
@@ -302,7 +302,7 @@ class _Search:
         kept = good.filter(is_kept)
         for key, origin in zip(kept.column(KEY).to_pylist(), origins(kept), strict=True):
             self.evidence.wait(key, origin)
-        self.evidence.hear(good.filter(pc.invert(is_kept)))
+        self.evidence.take(good.filter(pc.invert(is_kept)))
 
     def _hide(self, chunk: RecordChunk, keyed: pa.Table) -> None:
         if chunk.topic in self._compacted:
@@ -397,15 +397,15 @@ def are_partial(records: pa.Table) -> list[bool]:
     return [count > 0 for count in pc.list_value_length(records.column(ABSENT)).to_pylist()]
 
 
-def _ranges(candidates: Sequence[Candidate], ground: TableContext) -> list[OffsetRange]:
+def _ranges(candidates: Sequence[Candidate], context: TableContext) -> list[OffsetRange]:
     """What was read after the oldest of the snapshots from before the candidates' batches, up to the seam."""
-    reading, seam = ground.reading, ground.seam
+    reading, seam = context.reading, context.seam
     before = [index for one in candidates if (index := batch_before(one.origin, reading)) is not None]
     return [
         OffsetRange(
             topic, p, max(reading.reached(min(before) + 1, (topic, p)), start), seam.get((topic, p), start)
         )
-        for topic, p, start in ground.starts.items()
+        for topic, p, start in context.starts.items()
         if before
     ]
 

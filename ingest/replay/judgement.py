@@ -53,7 +53,7 @@ class Judgement:
 class Origin:
     """Where in the log a record or a row comes from. ``timestamp_ms`` is as the record carries it.
 
-    ``topic_id`` is empty for a row: the table does not say of which life of a topic it is.
+    ``topic_id`` is empty for a row: the table does not say of which incarnation of a topic it is.
     """
 
     topic: str
@@ -125,8 +125,8 @@ class TableContext:
 
     def appended_after_ms(self, index: int, place: Place) -> int | None:
         """When nothing that a partition gave after a snapshot was there yet; None where that is unknown."""
-        life = self.reading.lives.get(place)
-        known = range(index, life.first - 1, -1) if life is not None else ()
+        partition = self.reading.incarnations.get(place)
+        known = range(index, partition.first - 1, -1) if partition is not None else ()
         return next((ms for one in known if (ms := self.drained_ms[one]) is not None), None)
 
 
@@ -174,66 +174,66 @@ def batch_before(origin: Origin, reading: Reading) -> int | None:
     return _batch(origin, reading) - 1 if _batch(origin, reading) > 0 else None
 
 
-def judge_by_place(origin: Origin, ground: TableContext) -> Judgement | None:
+def judge_by_place(origin: Origin, context: TableContext) -> Judgement | None:
     """Whether the record belongs to this log and lies before the seam; None where it does."""
-    if ground.topic_ids.get(origin.topic) != origin.topic_id:  # safety: replay-topic-id
+    if context.topic_ids.get(origin.topic) != origin.topic_id:  # safety: replay-topic-id
         return _refused(f"the topic {origin.topic} was replaced since, or is none of the table's any more")
-    if not ground.seam.covers(origin.topic, origin.partition, origin.offset):  # safety: replay-before-seam
+    if not context.seam.covers(origin.topic, origin.partition, origin.offset):  # safety: replay-before-seam
         return _refused("the table has not passed it yet: ingest will meet it again")
-    if origin.place not in ground.starts:
+    if origin.place not in context.starts:
         return _refused(f"the partition {origin.topic}/{origin.partition} does not exist any more")
-    if ground.merging.is_ordered:  # safety: replay-ordered
+    if context.merging.is_ordered:  # safety: replay-ordered
         return _refused(
             "columns order the table's records, and a later delete of its key may be forgotten: send it again"
         )
     return None
 
 
-def judge_by_table(candidate: Candidate, row: Origin | None, ground: TableContext) -> Judgement | None:
+def judge_by_table(candidate: Candidate, row: Origin | None, context: TableContext) -> Judgement | None:
     """What the row that has the key now says; None where the log must be asked."""
     origin = candidate.origin
     if row is None:
-        return None if ground.merging.is_keyed else Judgement(Outcome.APPLIED, "the table has no row of it")
+        return None if context.merging.is_keyed else Judgement(Outcome.APPLIED, "the table has no row of it")
     if not row.topic:  # safety: replay-taken-in
         return _refused("the row was taken in from another source, and nothing says which of them is newer")
     if row.is_at(origin):
         if row.timestamp_ms == origin.timestamp_ms:  # safety: replay-applied-once
             return Judgement(Outcome.ALREADY_APPLIED, "the row comes from this very record")
         return _refused(f"the row comes from another record that stood at {row}")
-    # A row of the topic's earlier life may have a higher offset, but by the broker's clock it is older.
-    is_append_time = ground.configs[origin.topic].is_log_append_time
+    # A row of an earlier incarnation of the topic may have a higher offset, but is older by its time.
+    is_append_time = context.configs[origin.topic].is_log_append_time
     is_behind = row.place == origin.place and row.offset > origin.offset
-    if ground.merging.is_partial:  # the newer record may have left columns as they are, which this one sets
+    if context.merging.is_partial:  # the newer record may have left columns as they are, which this one sets
         return None
-    # safety: replay-row-of-an-earlier-life
+    # safety: replay-row-of-an-earlier-incarnation
     if is_behind and is_append_time and row.timestamp_ms >= origin.timestamp_ms:
         return Judgement(Outcome.SUPERSEDED, f"the row comes from a newer record, {row}")
     return None
 
 
 def judge_by_log(
-    candidate: Candidate, row: Origin | None, heard: CandidateEvidence, ground: TableContext
+    candidate: Candidate, row: Origin | None, evidence: CandidateEvidence, context: TableContext
 ) -> Judgement:
     """What the log says, where the table alone could not decide."""
-    origin, reading = candidate.origin, ground.reading
+    origin, reading = candidate.origin, context.reading
     before = batch_before(origin, reading)
     if before is None:  # safety: replay-no-history
         return _refused(
             "nothing says what was read after it: the snapshots from before it are expired, "
             "or the table went on behind a gap or with another log since"
         )
-    if heard.is_there is False:  # safety: replay-same-record
+    if evidence.is_there is False:  # safety: replay-same-record
         return _refused("the log holds another record at its place")
-    later = next((one for one in heard.last if _is_read_later(one.origin, origin, reading)), None)
+    later = next((one for one in evidence.last if _is_read_later(one.origin, origin, reading)), None)
     if later is not None:  # safety: replay-newer-in-log
         return _superseded_by(later)
-    reason = next(_unknown(candidate, before, heard, ground), None)
+    reason = next(_unknown(candidate, before, evidence, context), None)
     if reason is not None:
         return _refused(reason)
-    if row is not None and _is_unexplained(row, origin, heard, reading):  # safety: replay-row-unexplained
+    if row is not None and _is_unexplained(row, origin, evidence, reading):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
-    rivals = [one for one in heard.last if _batch(one.origin, reading) == _batch(origin, reading)]
-    winner = max(rivals, key=lambda one: _order(one.origin, heard.times_ms))
+    rivals = [one for one in evidence.last if _batch(one.origin, reading) == _batch(origin, reading)]
+    winner = max(rivals, key=lambda one: _order(one.origin, evidence.times_ms))
     if winner.origin.is_at(origin):  # safety: replay-folded
         return Judgement(Outcome.APPLIED, "it is the newest record of its key")
     if winner.is_tombstone if row is None else row.is_at(winner.origin):  # safety: replay-rival-that-lost
@@ -273,83 +273,86 @@ def _may_win(one: Origin, origin: Origin, reading: Reading) -> bool:
     return _batch(one, reading) >= _batch(origin, reading)
 
 
-def _is_unexplained(row: Origin, origin: Origin, heard: CandidateEvidence, reading: Reading) -> bool:
+def _is_unexplained(row: Origin, origin: Origin, evidence: CandidateEvidence, reading: Reading) -> bool:
     """Whether the row says that it was read with the record or later, and the log does not show it so."""
     if row.place == origin.place:
         return row.offset > origin.offset
-    shown = any(row.is_at(one.origin) and row.timestamp_ms == one.origin.timestamp_ms for one in heard.last)
+    shown = any(
+        row.is_at(one.origin) and row.timestamp_ms == one.origin.timestamp_ms for one in evidence.last
+    )
     return _batch(row, reading) >= _batch(origin, reading) and not shown
 
 
 def _unknown(
-    candidate: Candidate, before: int, heard: CandidateEvidence, ground: TableContext
+    candidate: Candidate, before: int, evidence: CandidateEvidence, context: TableContext
 ) -> Iterator[str]:
     """The reasons why something of the key, read with the record or later, may be there unseen."""
-    origin, batch = candidate.origin, _batch(candidate.origin, ground.reading)
-    waiting = next((one for one in heard.waiting if _may_win(one, origin, ground.reading)), None)
+    origin, batch = candidate.origin, _batch(candidate.origin, context.reading)
+    waiting = next((one for one in evidence.waiting if _may_win(one, origin, context.reading)), None)
     if waiting is not None:  # safety: replay-quarantined-too
         yield f"{waiting}, which may be newer and has its key, is in quarantine too: replay that one first"
-    yield from _unknown_rivals(candidate, batch, heard, ground)
-    yield from _unknown_later(origin, before, ground)
+    yield from _unknown_rivals(candidate, batch, evidence, context)
+    yield from _unknown_later(origin, before, context)
     # On a compacted topic, too: what took the record's place there may have been dropped in its turn.
-    if heard.is_there is None and ground.starts[origin.place] <= origin.offset:  # safety: replay-record-gone
+    is_gone = evidence.is_there is None and context.starts[origin.place] <= origin.offset
+    if is_gone:  # safety: replay-record-gone
         yield "the log holds no record at its place any more"
-    if ground.compacted and ground.is_keyed_by_value:  # safety: replay-compacted-by-another-key
+    if context.compacted and context.is_keyed_by_value:  # safety: replay-compacted-by-another-key
         yield "compaction goes by the record's key, and the table does not: any record may have been dropped"
-    if heard.hiding is not None:  # safety: replay-hidden-tombstone
-        yield f"compaction may have dropped a tombstone of its key before the record {heard.hiding}"
+    if evidence.hiding is not None:  # safety: replay-hidden-tombstone
+        yield f"compaction may have dropped a tombstone of its key before the record {evidence.hiding}"
 
 
 def _unknown_rivals(
-    candidate: Candidate, batch: int, heard: CandidateEvidence, ground: TableContext
+    candidate: Candidate, batch: int, evidence: CandidateEvidence, context: TableContext
 ) -> Iterator[str]:
     """The reasons why a record of the key in another partition of the batch may decide."""
     origin = candidate.origin
-    others = (one.origin for one in heard.last if one.origin.place != origin.place)
-    rivals = [one for one in others if _batch(one, ground.reading) == batch]
+    others = (one.origin for one in evidence.last if one.origin.place != origin.place)
+    rivals = [one for one in others if _batch(one, context.reading) == batch]
     if candidate.is_partial and rivals:
         yield "it sets only some columns, and its batch has a record of its key in another partition"
     # safety: replay-compacted-times
-    if rivals and any(_may_be_later(one, heard.times_ms, ground) for one in (origin, *rivals)):
+    if rivals and any(_may_be_later(one, evidence.times_ms, context) for one in (origin, *rivals)):
         yield (
             f"its batch has a record of its key in another partition, {rivals[0]}, and compaction may have "
             "dropped records whose times decided between them"
         )
 
 
-def _unknown_later(origin: Origin, before: int, ground: TableContext) -> Iterator[str]:
+def _unknown_later(origin: Origin, before: int, context: TableContext) -> Iterator[str]:
     """The reasons why the log may have lost a later record of the key."""
-    for topic, partition, start in ground.starts.items():
+    for topic, partition, start in context.starts.items():
         place = (topic, partition)
         is_own = place == origin.place
         # safety: replay-other-partition-cut
-        first = origin.offset + 1 if is_own else ground.reading.reached(before + 1, place)
+        first = origin.offset + 1 if is_own else context.reading.reached(before + 1, place)
         if start > first:  # safety: replay-log-cut
             yield f"the log of {topic}/{partition} is cut: it begins at {start}, and {first} is asked for"
         # safety: replay-tombstone-age
-        if ground.configs[topic].is_compacted and not _is_young(place, first, before, ground):
-            kept_seconds = ground.configs[topic].delete_retention_ms / 1000
+        if context.configs[topic].is_compacted and not _is_young(place, first, before, context):
+            kept_seconds = context.configs[topic].delete_retention_ms / 1000
             yield (
                 f"{topic} is compacted, and what came after the record may be older than {kept_seconds:g} s: "
                 "a tombstone of its key may be gone"
             )
 
 
-def _may_be_later(origin: Origin, times_ms: Times, ground: TableContext) -> bool:
+def _may_be_later(origin: Origin, times_ms: Times, context: TableContext) -> bool:
     """Whether its partition may have been farther in time than the log shows, since records were dropped."""
-    config, reading = ground.configs[origin.topic], ground.reading
+    config, reading = context.configs[origin.topic], context.reading
     if not config.is_compacted or config.is_log_append_time:
         return False
     after_ms = reading.partition_time_before(_batch(origin, reading) + 1, origin.place)
     return times_ms.get((origin.place, origin.offset), origin.timestamp_ms) < after_ms
 
 
-def _is_young(place: Place, first: int, before: int, ground: TableContext) -> bool:
+def _is_young(place: Place, first: int, before: int, context: TableContext) -> bool:
     """Whether all that was appended to the partition from an offset on is too young for a tombstone to go."""
-    if place in ground.young_from and ground.young_from[place] <= first:
+    if place in context.young_from and context.young_from[place] <= first:
         return True
-    since_ms = ground.appended_after_ms(before, place)
-    return since_ms is not None and ground.now_ms - since_ms < ground.configs[place[0]].delete_retention_ms
+    since_ms = context.appended_after_ms(before, place)
+    return since_ms is not None and context.now_ms - since_ms < context.configs[place[0]].delete_retention_ms
 
 
 def _refused(why: str) -> Judgement:

@@ -258,8 +258,8 @@ class Replay:
                 raise error  # its files may be part of the table: they are kept, and the quarantine as it is
 
     def _judge(self, rows: Sequence[Row]) -> Judged:
-        ground = self.context()
-        by_place = {_origin(row): judge_by_place(_origin(row), ground) for row in rows}
+        context = self.context()
+        by_place = {_origin(row): judge_by_place(_origin(row), context) for row in rows}
         verdicts = {origin: verdict for origin, verdict in by_place.items() if verdict is not None}
         readable = [row for row in rows if _origin(row) not in verdicts]
         records = self._decode(readable, verdicts)
@@ -267,8 +267,8 @@ class Replay:
             found = live_rows(self.table.io, self.definition, self.files, records)
         live: dict[bytes, Origin | None] = {**found}
         open_questions, settled = [], []
-        for candidate in _candidates(records, ground):
-            verdict = judge_by_table(candidate, live.get(candidate.key), ground)
+        for candidate in _candidates(records, context):
+            verdict = judge_by_table(candidate, live.get(candidate.key), context)
             if verdict is None:
                 open_questions.append(candidate)
             else:
@@ -276,21 +276,23 @@ class Replay:
                 if verdict.outcome in SETTLED:
                     settled.append(candidate)
         if open_questions:
-            evidence = self._read_log(open_questions, readable, found, ground)
+            evidence = self._read_log(open_questions, readable, found, context)
             for candidate in settled:
                 evidence.settle(candidate)
             # By now the topic may have been recreated, and tombstones have grown old.
-            ground = replace(self.context(), starts=ground.starts)
+            context = replace(self.context(), starts=context.starts)
             # safety: replay-newest-first
-            in_order = newest_first(open_questions, ground.reading, evidence.times_ms)
+            in_order = newest_first(open_questions, context.reading, evidence.times_ms)
             for candidate in in_order:
-                verdict = _verdict(candidate, live, evidence, ground)
+                verdict = _verdict(candidate, live, evidence, context)
                 verdicts[candidate.origin] = verdict
                 if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
                     evidence.settle(candidate)
                 if verdict.outcome is Outcome.APPLIED:
                     live[candidate.key] = None if candidate.is_tombstone else candidate.origin
-        is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, ground)]
+        is_applied = [
+            verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, context)
+        ]
         return Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
     def context(self) -> TableContext:
@@ -344,7 +346,7 @@ class Replay:
         candidates: Sequence[Candidate],
         rows: Sequence[Row],
         live: Mapping[bytes, Origin],
-        ground: TableContext,
+        context: TableContext,
     ) -> LogEvidence:
         kept = {place_of(row): Kept(row["key"], row["value"], _timestamp_ms(row)) for row in rows}
         return read_log(
@@ -356,7 +358,7 @@ class Replay:
             kept,
             self.quarantined,
             live,
-            ground,
+            context,
             self.progress,
         )
 
@@ -415,22 +417,22 @@ def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[
 
 
 def _verdict(
-    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, ground: TableContext
+    candidate: Candidate, live: Mapping[bytes, Origin | None], evidence: LogEvidence, context: TableContext
 ) -> Judgement:
     """The verdict on a candidate once the log was read, and the newer ones of its key were judged."""
     row = live.get(candidate.key)
     return (
-        judge_by_place(candidate.origin, ground)
-        or judge_by_table(candidate, row, ground)
-        or judge_by_log(candidate, row, evidence.of(candidate), ground)
+        judge_by_place(candidate.origin, context)
+        or judge_by_table(candidate, row, context)
+        or judge_by_log(candidate, row, evidence.of(candidate), context)
     )
 
 
-def _candidates(records: pa.Table, ground: TableContext) -> Iterable[Candidate]:
+def _candidates(records: pa.Table, context: TableContext) -> Iterable[Candidate]:
     columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist(), are_partial(records))
     return [
         Candidate(origin, *facts)
-        for origin, *facts in zip(origins(records, ground.topic_ids), *columns, strict=True)
+        for origin, *facts in zip(origins(records, context.topic_ids), *columns, strict=True)
     ]
 
 

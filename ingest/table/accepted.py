@@ -1,4 +1,4 @@
-"""What a user accepts after a stop: the facts that are found, and the note that the table keeps of them."""
+"""Compares the facts that a user accepts with those that are found, and keeps a note of them in the table."""
 
 from __future__ import annotations
 

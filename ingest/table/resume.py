@@ -29,7 +29,7 @@ from thermocline.iceberg.catalog import (
 )
 from thermocline.iceberg.files import plan_files, store_named
 from thermocline.iceberg.lineage import link_of
-from thermocline.iceberg.rewrite import standing
+from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
 from thermocline.ingest.commit.commit import landed
@@ -232,7 +232,7 @@ def _resume(
 ) -> Accepted | None:
     now_ms, table = clock.now_ms(), open_table(settings, name)
     definition = definition_of(table, name)
-    state, _ = standing(table, definition, name)
+    state, _ = resume_state(table, definition, name)
     stop = _find(name, state, Log(settings.kafka), definition, now_ms)
     if stop is None:
         return None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from thermocline.errors import PortTaken, ThermoclineError
 from thermocline.process import logs
 from thermocline.process.logs import fields
-from thermocline.process.title import entitle
+from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.serving.process.children import DRAIN_SECONDS, listening_file
 
@@ -149,7 +149,7 @@ def run_jobs(served: Served) -> None:
 
 def _become_child(served: Served, stop: Callable[[], object]) -> None:
     """Sets up title, logs and signals, and sees to it that nothing outlives the parent."""
-    entitle(multiprocessing.current_process().name)
+    set_title(multiprocessing.current_process().name)
     note_process()
     logs.configure(served.log_level, served.log_json)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own

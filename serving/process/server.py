@@ -24,7 +24,7 @@ from thermocline.errors import ConfigInvalid, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
-from thermocline.process.title import entitle
+from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.serving.hot.disk_room import log_disk_room
 from thermocline.serving.process.children import Child, Children, listening_file
@@ -82,7 +82,7 @@ def serve(
         tls_of(serving.trino)
         peers_of(serving.trino, "")
         held.enter_context(held_state_dir(serving.state_dir, settings.tables))
-        entitle("serve")
+        set_title("serve")
         _raise_open_files_max()
         clock = SystemClock()
         served = Served(settings, load_definitions(settings), _since("its start", clock), log_level, log_json)

@@ -182,7 +182,7 @@ class Tailer:
             self._wait(self.idle_seconds)
         elif self._tail is None:
             self._begin(self._follower.newest)
-        elif self._must_begin_anew(self._tail):
+        elif self._must_begin_again(self._tail):
             self._leave_log()
         else:
             self._round(self._tail)
@@ -271,7 +271,7 @@ class Tailer:
         )
         self._say(self._state())
 
-    def _must_begin_anew(self, tail: Tail) -> bool:
+    def _must_begin_again(self, tail: Tail) -> bool:
         """Where a snapshot asks for another tier, or a topic is another one or has grown."""
         newest, tier = self._follower.newest, self._tier
         assert newest is not None

@@ -205,7 +205,7 @@ class Expired(PyArrowFileIO):
     new_output = new_input
 
 
-def test_an_owner_takes_what_it_may_do_in_the_store_anew_after_an_outage(
+def test_an_owner_loads_its_access_to_the_store_again_after_an_outage(
     rival_stack: Stack, new_owner: Callable[[Stack], Owner]
 ) -> None:
     """Goal: where a catalog vends credentials, ingest goes on when these expire."""

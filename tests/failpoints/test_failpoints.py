@@ -196,7 +196,7 @@ def test_what_the_file_counts_fires_once_in_all_processes(file: Path) -> None:
     assert [one.entry for one in fired(file)] == [f"{POINT}=kill@2"]
 
 
-def test_the_file_written_anew_arms_anew(file: Path) -> None:
+def test_a_rewritten_file_arms_again(file: Path) -> None:
     for _ in range(2):
         arm(file, f"{POINT}=error@1")
         assert not fired(file)

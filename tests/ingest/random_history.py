@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.newest import newest
-from thermocline.iceberg.reading import Life, Reading
+from thermocline.iceberg.reading import Incarnation, Reading
 from thermocline.ingest.quarantine import SeenRecords
 from thermocline.ingest.replay.judgement import Judgement, Origin, Outcome
 from thermocline.ingest.replay.replay import Replay
@@ -69,15 +69,15 @@ def reading_of_seams(
     times: Sequence[PartitionTimes] = (),
 ) -> Reading:
     """Of snapshots of which the first is not the table's. ``begins``: of topics that joined on the way."""
-    lives = {}
+    incarnations = {}
     for topic, partition, _ in seams[-1].items() if seams else ():
         place = (topic, partition)
         first = next(index for index, seam in enumerate(seams) if place in seam)
         begin = (begins or Seam()).get(place) if first else None
-        lives[place] = Life(begin, first, tuple(seam[place] for seam in seams[first:]))
+        incarnations[place] = Incarnation(begin, first, tuple(seam[place] for seam in seams[first:]))
     known = definitions or [DEFINITION] * len(seams)
     return Reading(
-        seams[-1] if seams else Seam(), lives, known, (), is_whole=False, partition_times=tuple(times)
+        seams[-1] if seams else Seam(), incarnations, known, (), is_whole=False, partition_times=tuple(times)
     )
 
 

@@ -245,7 +245,7 @@ def test_rewrites_go_on_when_what_the_catalog_granted_with_the_owners_table_has_
     assert grown.ingest.rows() == grown.ingest.expected
 
 
-def test_files_whose_rewrites_failed_are_rewritten_after_the_owner_has_loaded_the_table_anew(
+def test_files_whose_rewrites_failed_are_rewritten_after_the_owner_has_loaded_the_table_again(
     grown: Kept,
 ) -> None:
     """As after an outage of the store, which failed batches, too."""

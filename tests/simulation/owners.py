@@ -28,7 +28,7 @@ from thermocline.errors import (
 )
 from thermocline.iceberg.catalog import definition_of, epoch_of, load_table
 from thermocline.iceberg.files import DataFile
-from thermocline.iceberg.rewrite import standing
+from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
 from thermocline.ingest.batch.read_task import ReadTask
 from thermocline.ingest.claim.ownership import Claim, Owned
@@ -232,7 +232,7 @@ class Process:
         log = cast(Any, cluster.log())
         table = load_table(cast(Any, world.catalog), NAME, IDENTIFIER)
         definition = definition_of(table, NAME)
-        state, _ = standing(table, definition, NAME)
+        state, _ = resume_state(table, definition, NAME)
         check_log(NAME, state, log, definition, clock.now_ms())
         taken, committer = self.claim()
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)

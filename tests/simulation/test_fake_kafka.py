@@ -126,7 +126,7 @@ def test_times_are_looked_up_among_all_that_committed_readers_reach(cluster: Clu
     assert ask(["timed"], 30_001) == Seam({("timed", 0): 3, ("timed", 1): 0})
 
 
-def test_a_topic_made_anew_has_another_id_and_a_grown_one_the_same(cluster: Cluster) -> None:
+def test_a_recreated_topic_has_another_id_and_a_grown_one_the_same(cluster: Cluster) -> None:
     log = cluster.log()
     cluster.create_topic("facts", 1)
     first = log.describe(["facts"])["facts"]

@@ -100,7 +100,7 @@ def test_where_no_lease_can_be_written_one_line_says_so_and_the_read_goes_on(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_lease_is_written_by_what_is_granted_anew_once_the_first_grant_has_ended(tmp_path: Path) -> None:
+def test_a_lease_is_written_with_a_new_grant_once_the_first_one_has_expired(tmp_path: Path) -> None:
     grants: list[Any] = [object()]  # one that no store takes any more
     lease = _begun(tmp_path, ManualClock(NOW_MS), lambda: grants.pop() if grants else IO)
     _wait(lambda: _seen(tmp_path, NOW_MS))

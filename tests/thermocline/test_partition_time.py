@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thermocline.iceberg.reading import DecidingTimes, Life, Reading
+from thermocline.iceberg.reading import DecidingTimes, Incarnation, Reading
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.partition_time import NO_TIME, PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
@@ -37,10 +37,10 @@ def test_a_partition_never_goes_back_in_time() -> None:
 
 def test_commits_of_older_releases_decided_by_each_records_own_time() -> None:
     """Method: the first two snapshots say no partition times; the third begins with none, the next with 4."""
-    lives = {A: Life(0, 0, (0, 2, 4, 6))}
+    incarnations = {A: Incarnation(0, 0, (0, 2, 4, 6))}
     said = [None, None, PartitionTimes({A: 4}), PartitionTimes({A: 8})]
     reading = Reading(
-        Seam({A: 6}), lives, [DEFINITION] * 4, [DEFINITION], is_whole=True, partition_times=said
+        Seam({A: 6}), incarnations, [DEFINITION] * 4, [DEFINITION], is_whole=True, partition_times=said
     )
     times = DecidingTimes(reading).take(A, [9, 1, 4, 2, 3, 8, 7], np.arange(7))
     assert times.tolist() == [9, 1, 4, 4, 4, 8, 8]

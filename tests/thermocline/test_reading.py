@@ -64,7 +64,7 @@ def test_new_partitions_are_read_from_their_first_offset_and_new_topics_from_the
         state(1, {"t": {0: 5, 1: 9}}),
         state(2, {"t": {0: 5, 1: 9}, "late": {0: 100}}, topic_ids={"t": "t-1", "late": "late-1"}),
     )
-    assert (read.lives["t", 1].begins, read.lives["late", 0].begins) == (0, 100)
+    assert (read.incarnations["t", 1].begins, read.incarnations["late", 0].begins) == (0, 100)
     assert read.batch(("t", 1), 3) == 1
     assert read.has_grown
 
@@ -80,20 +80,20 @@ def test_new_partitions_are_read_from_their_first_offset_and_new_topics_from_the
 )
 def test_another_log_begins_a_life_of_its_own(last: SnapshotState) -> None:
     read = reading(state(0, {"t": {0: 0}, "other": {0: 0}}), state(1, {"t": {0: 90}, "other": {0: 20}}), last)
-    assert (read.lives["t", 0].begins, read.lives["t", 0].first) == (3, 2)
+    assert (read.incarnations["t", 0].begins, read.incarnations["t", 0].first) == (3, 2)
     assert "t" in read.replaced
     assert ("other" in read.replaced) == (last.cluster_id == "another")
 
 
 @pytest.mark.parametrize("code", ["log-replaced", "seam-beyond-log"], ids=["now", "of an earlier release"])
-def test_a_topic_that_was_read_anew_from_further_on_is_another_log(code: str) -> None:
+def test_a_topic_that_was_read_again_from_further_on_is_another_log(code: str) -> None:
     """Its seam moves forward, and only what was accepted says that it is not the same log."""
     note = {"code": code, "seam_before": {"t": {"0": 50}}, "seam_after": {"t": {"0": 90}}}
     states = (state(0, {"t": {0: 0}}), state(1, {"t": {0: 50}}), state(2, {"t": {0: 90}}))
     read = reading(*states, notes=[note])
-    assert (read.lives["t", 0].begins, read.replaced) == (90, frozenset({"t"}))
+    assert (read.incarnations["t", 0].begins, read.replaced) == (90, frozenset({"t"}))
     gap = reading(*states, notes=[{**note, "code": "offsets-gone"}])
-    assert (gap.lives["t", 0].begins, gap.replaced) == (0, frozenset())
+    assert (gap.incarnations["t", 0].begins, gap.replaced) == (0, frozenset())
 
 
 def test_what_was_accepted_before_the_snapshots_that_are_left_still_counts() -> None:
@@ -101,5 +101,5 @@ def test_what_was_accepted_before_the_snapshots_that_are_left_still_counts() -> 
     states = (state(5, {"t": {0: 70}}), state(6, {"t": {0: 90}}))
     links = [Link(SimpleNamespace(parent_snapshot_id=4), {}, one) for one in states]  # type: ignore[arg-type]
     read = reading_of(links, [DEFINITION] * 2, [DEFINITION], [note], DEFINITION)
-    assert (read.lives["t", 0].begins, read.replaced) == (4, frozenset({"t"}))
-    assert read.with_evidence({("t", 0): 0}).lives["t", 0].begins == 4
+    assert (read.incarnations["t", 0].begins, read.replaced) == (4, frozenset({"t"}))
+    assert read.with_evidence({("t", 0): 0}).incarnations["t", 0].begins == 4

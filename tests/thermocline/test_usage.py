@@ -17,9 +17,9 @@ from thermocline.serving.store import measures
 # Uses half a second and 200 MB, says that it did, and ends when nobody listens.
 WORKER = """
 import sys, time
-from thermocline.process.title import entitle
+from thermocline.process.title import set_title
 from thermocline.process.usage import note_process
-entitle(sys.argv[1])
+set_title(sys.argv[1])
 note_process()
 held = b"x" * 200_000_000
 while time.process_time() < 0.5: pass

@@ -30,7 +30,6 @@ from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.tier import HotTier
-from thermocline.verify.doubts import Doubts
 from thermocline.verify.entities import Entities, parameters_of
 from thermocline.verify.log_decode import LogDecoder
 from thermocline.verify.overlay_check import extract_findings, hot_findings, unpacked
@@ -39,6 +38,7 @@ from thermocline.verify.sample import entities_of
 from thermocline.verify.staging import EXTRACT, HOT, LOG, MEMORY_BYTES_MIN, STORED, Staging
 from thermocline.verify.table_check import TableCheck
 from thermocline.verify.table_rows import bucket_rows
+from thermocline.verify.unconfirmed import UnconfirmedFindings
 
 DEFINITION = LiveTable.build(
     name="kinds",
@@ -151,8 +151,8 @@ def stored(folder: Path, seam: int, changed: int | None = None, within: str = "r
 
 def checked(rows: pa.Table, seam: int, hot_end: int = END) -> Report:
     report = Report("kinds")
-    doubts = Doubts(set(), is_by_value=False, report=report)
-    check = TableCheck(reading(seam), {PLACE: 0}, set(), set(), report, doubts)
+    unconfirmed = UnconfirmedFindings(set(), is_by_value=False, report=report)
+    check = TableCheck(reading(seam), {PLACE: 0}, set(), set(), report, unconfirmed)
     with staged(seam, hot_end) as staging:
         staging.add(STORED, rows)
         check.check(staging)

@@ -59,7 +59,7 @@ def lookups(reading: Reading) -> LookupChecks:
         ends=end, entities=Entities(DEFINITION, reading), partition_times=PartitionTimes()
     )
     verified: Any = SimpleNamespace(
-        definition=DEFINITION, reading=reading, log=log, point=ReadPoint(1, end, end), doubts=None
+        definition=DEFINITION, reading=reading, log=log, point=ReadPoint(1, end, end), unconfirmed=None
     )
     cut: Any = CutLog()
     table: Any = None
@@ -106,7 +106,7 @@ def test_of_a_log_only_what_lies_beyond_the_seam_is_held_for_lookups(
     told = story()
     monkeypatch.setattr(log_pass, "read_ranges", lambda *_: iter(told.chunks()))
     reading = told.reading()
-    starts = Seam(dict.fromkeys(reading.lives, 0))
+    starts = Seam(dict.fromkeys(reading.incarnations, 0))
     log: Any = SimpleNamespace(starts=lambda _topics: starts)
     one = LogPass(log, {}, reading, [], Sample(1, 9), False, SystemClock(), lambda *_: None)
     with closing(Staging(tmp_path, reading.definition, MEMORY_BYTES_MIN)) as staging:

@@ -21,12 +21,12 @@ from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
-from thermocline.verify.doubts import Doubts
 from thermocline.verify.log_decode import LogDecoder
 from thermocline.verify.overlay_check import extract_findings
 from thermocline.verify.report import Report
 from thermocline.verify.staging import EXTRACT, LOG, MEMORY_BYTES_MIN, REMEMBERED, STORED, Staging
 from thermocline.verify.table_check import TableCheck
+from thermocline.verify.unconfirmed import UnconfirmedFindings
 
 PLACES: tuple[Place, ...] = (("scores", 0), ("scores", 1))
 DEFINITION = LiveTable.build(
@@ -95,8 +95,8 @@ class Story:
             DEFINITION,
         )
         report = Report("scores")
-        doubts = Doubts(set(), is_by_value=False, report=report)
-        check = TableCheck(reading, dict.fromkeys(PLACES, 0), set(), set(), report, doubts)
+        unconfirmed = UnconfirmedFindings(set(), is_by_value=False, report=report)
+        check = TableCheck(reading, dict.fromkeys(PLACES, 0), set(), set(), report, unconfirmed)
         decoder = LogDecoder(reading, [self.end])
         with closing(Staging(None, DEFINITION, MEMORY_BYTES_MIN)) as staging:
             for place in PLACES:

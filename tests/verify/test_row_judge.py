@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.verify.story import definition_of
-from thermocline.iceberg.reading import Life, Reading
+from thermocline.iceberg.reading import Incarnation, Reading
 from thermocline.rules.seam import Seam
 from thermocline.verify.log_decode import CERTAIN
 from thermocline.verify.row_judge import JudgeContext, LastRecord, Reason, Stored, judge
@@ -14,21 +14,26 @@ A, B = ("a", 0), ("b", 0)
 
 def test_a_row_of_a_log_that_was_replaced_is_not_called_older_than_a_record_of_another_topic() -> None:
     """Method: topic a was read to 100, lost its end, and is read again from 80 on; the row is of before."""
-    lives = {A: Life(80, 2, (80, 90)), B: Life(0, 0, (0, 10, 10, 10))}
+    incarnations = {A: Incarnation(80, 2, (80, 90)), B: Incarnation(0, 0, (0, 10, 10, 10))}
     reading = Reading(
-        Seam({A: 90, B: 10}), lives, [DEFINITION] * 4, [DEFINITION], is_whole=True, replaced=frozenset({"a"})
+        Seam({A: 90, B: 10}),
+        incarnations,
+        [DEFINITION] * 4,
+        [DEFINITION],
+        is_whole=True,
+        replaced=frozenset({"a"}),
     )
-    ground = JudgeContext(reading, {A: 80, B: 0}, set(), set(), [False])
+    context = JudgeContext(reading, {A: 80, B: 0}, set(), set(), [False])
     record = LastRecord(B, 5, 0, 1, CERTAIN, False, (1,), 0)
-    verdict = judge([record], [Stored(A, 50, 0, (2,))], ground)
+    verdict = judge([record], [Stored(A, 50, 0, (2,))], context)
     assert verdict.reason is Reason.REPLACED
 
 
 def test_between_partitions_times_count_only_where_the_log_holds_what_they_follow_from() -> None:
     """Method: both partitions have a record of the key; the log of the one with the row is cut, or not."""
-    lives = {A: Life(0, 0, (0, 10)), B: Life(0, 0, (0, 10))}
-    reading = Reading(Seam({A: 10, B: 10}), lives, [DEFINITION] * 2, [DEFINITION], is_whole=True)
+    incarnations = {A: Incarnation(0, 0, (0, 10)), B: Incarnation(0, 0, (0, 10))}
+    reading = Reading(Seam({A: 10, B: 10}), incarnations, [DEFINITION] * 2, [DEFINITION], is_whole=True)
     said = [LastRecord(place, 5, 3_000, 1, CERTAIN, False, (1,), at) for place, at in ((A, 3), (B, 4))]
     for first, code in ((0, "row-stale"), (2, "")):
-        ground = JudgeContext(reading, {A: first, B: 0}, set(), set(), [False])
-        assert judge(said, [Stored(A, 5, 3_000, (1,))], ground).code == code
+        context = JudgeContext(reading, {A: first, B: 0}, set(), set(), [False])
+        assert judge(said, [Stored(A, 5, 3_000, (1,))], context).code == code

@@ -14,12 +14,12 @@ import pytest
 from tests.tier import quick_or_full
 from tests.verify.story import LARGE, TOPIC, Record, Story
 from thermocline.kafka.facts import RecordChunk
-from thermocline.verify.doubts import Doubts, offsets_of
 from thermocline.verify.log_decode import LogDecoder
 from thermocline.verify.report import Report
 from thermocline.verify.row_judge import Reason
 from thermocline.verify.staging import LOG, MEMORY_BYTES_MIN, STORED, Staging
 from thermocline.verify.table_check import TableCheck
+from thermocline.verify.unconfirmed import UnconfirmedFindings, offsets_of
 
 HISTORIES = quick_or_full(30, 120)
 DAMAGES_MAX = quick_or_full(4, 20)
@@ -66,21 +66,21 @@ def verified(story: Story) -> Report:
         reading = reading.with_evidence(least)
     firsts = {
         place: first
-        for place in reading.lives
+        for place in reading.incarnations
         if (first := reading.first_of(place, story.starts.get(place, 0))) is not None
     }
     decoder = LogDecoder(reading, [])
     report = Report("scores")
     compacted = {TOPIC} if story.compacted else set()
-    doubts = Doubts(compacted, is_by_value=False, report=report)
-    check = TableCheck(reading, firsts, compacted, set(), report, doubts)
+    unconfirmed = UnconfirmedFindings(compacted, is_by_value=False, report=report)
+    check = TableCheck(reading, firsts, compacted, set(), report, unconfirmed)
     with closing(Staging(None, reading.definition, MEMORY_BYTES_MIN)) as staging:
         for chunk in story.chunks():
             if (after := beginning_at(chunk, firsts.get((chunk.topic, chunk.partition), 0))).offsets:
                 staging.add(LOG, decoder.decode(after))
         staging.add(STORED, story.table())
         check.check(staging)
-    doubts.settle(lambda keys: offsets_of(reading.definition, iter(story.chunks()), keys))
+    unconfirmed.settle(lambda keys: offsets_of(reading.definition, iter(story.chunks()), keys))
     return report
 
 

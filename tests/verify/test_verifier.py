@@ -76,7 +76,7 @@ def test_a_log_that_is_away_is_said_before_any_file_is_read(parts: Parts) -> Non
     assert raised.value.exit_code == ExitCode.UNAVAILABLE
 
 
-def test_a_read_point_that_goes_meanwhile_is_taken_anew_and_nothing_is_counted_twice(parts: Parts) -> None:
+def test_a_read_point_that_goes_meanwhile_is_chosen_again_and_nothing_is_counted_twice(parts: Parts) -> None:
     parts.rows = [GONE, agree]
     report = parts.verified()
     assert parts.asked == ["log", "structure", "rows", "rows"]

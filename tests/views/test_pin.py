@@ -145,7 +145,7 @@ def test_and_one_of_an_earlier_definition(world: World) -> None:
     assert "altered" in caught.value.what
 
 
-def test_a_topic_made_anew_has_none_of_its_records(world: World) -> None:
+def test_a_recreated_topic_has_none_of_its_records(world: World) -> None:
     snapshot_id = world.commit(10, end=20)
     world.log.topic_id = "another"
     with pytest.raises(LogReplaced):

@@ -589,7 +589,7 @@ def test_a_table_that_was_rolled_back_leaves_the_views_and_the_next_commit_repla
     assert world.published().snapshot_id != newest
 
 
-def test_a_table_that_was_dropped_and_made_anew_gets_its_own_views(world: World) -> None:
+def test_a_table_that_was_recreated_gets_its_own_views(world: World) -> None:
     world.commit(30)
     publisher = world.publisher()
     publisher.publish()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["DecidingTimes", "Life", "Place", "Reading", "definition_at", "reading_of"]
+__all__ = ["DecidingTimes", "Incarnation", "Place", "Reading", "definition_at", "reading_of"]
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -41,12 +41,12 @@ _SAME_LOG: Final = frozenset({OffsetsGone.code, TombstonesGone.code})
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Incarnation:
     """A partition as the table read it, from when it began to read the log that is there now.
 
     ``begins``: from that offset on the table read all; None where nothing says it. ``first`` is the index of
-    the first snapshot of this life, or that the partition joined with; ``seams`` are where the partition was
-    in that one and in each after it.
+    the first snapshot of this incarnation, or that the partition joined with; ``seams`` are where it was
+    then and in each snapshot after it.
     """
 
     begins: int | None
@@ -68,7 +68,7 @@ class Reading:
     """
 
     seam: Seam
-    lives: Mapping[Place, Life]
+    incarnations: Mapping[Place, Incarnation]
     definitions: Sequence[LiveTable]
     earlier: Sequence[LiveTable]
     is_whole: bool
@@ -113,19 +113,20 @@ class Reading:
 
     def batch(self, place: Place, offset: int) -> int:
         """The index of the snapshot whose commit read an offset; the number of snapshots where none did."""
-        life = self.lives.get(place)
-        if life is None:
+        partition = self.incarnations.get(place)
+        if partition is None:
             return len(self.definitions)
-        if offset < (life.begins or 0):  # what a topic held before it joined  # safety: replay-joined-topic
+        # What a topic held before it joined.
+        if offset < (partition.begins or 0):  # safety: replay-joined-topic
             return 0
-        return life.first + bisect_right(life.seams, offset)
+        return partition.first + bisect_right(partition.seams, offset)
 
     def batches(self, place: Place, offsets: Offsets) -> Offsets:
         """The same of many offsets, from where the table began to read a partition on."""
-        life = self.lives.get(place)
-        if life is None:
+        partition = self.incarnations.get(place)
+        if partition is None:
             return np.full(len(offsets), len(self.definitions))
-        found: Offsets = life.first + np.searchsorted(np.array(life.seams), offsets, side="right")
+        found: Offsets = partition.first + np.searchsorted(np.array(partition.seams), offsets, side="right")
         return found
 
     def is_known(self, batch: int) -> bool:
@@ -143,12 +144,12 @@ class Reading:
 
     def reached(self, batch: int, place: Place) -> int:
         """How far a partition was read before a batch; 0 where that is not known."""
-        life = self.lives.get(place)
-        if life is None:
+        partition = self.incarnations.get(place)
+        if partition is None:
             return 0
-        if batch - 1 < life.first:
-            return life.begins or 0 if life.first or self.is_whole else 0
-        return life.seams[min(batch - 1 - life.first, len(life.seams) - 1)]
+        if batch - 1 < partition.first:
+            return partition.begins or 0 if partition.first or self.is_whole else 0
+        return partition.seams[min(batch - 1 - partition.first, len(partition.seams) - 1)]
 
     def candidates(self, batch: int) -> Sequence[LiveTable]:
         """The definitions one of which read a batch: one, or all that may have."""
@@ -158,8 +159,8 @@ class Reading:
 
     def first_of(self, place: Place, log_start: int) -> int | None:
         """From where on table and log can be compared; None where nothing says what the table has read."""
-        life = self.lives.get(place)
-        return None if life is None or life.begins is None else max(life.begins, log_start)
+        partition = self.incarnations.get(place)
+        return None if partition is None or partition.begins is None else max(partition.begins, log_start)
 
     def with_evidence(self, least: Mapping[Place, int]) -> Reading:
         """The same, where nothing else says where reading began: at the least offset that a row comes from.
@@ -168,18 +169,18 @@ class Reading:
         that was replaced say nothing.
         """
         known = {place: offset for place, offset in least.items() if place[0] not in self.replaced}
-        lives = {
-            place: replace(life, begins=min(known.get(place, life.seams[0]), life.seams[0]))
-            if life.begins is None
-            else life
-            for place, life in self.lives.items()
+        incarnations = {
+            place: replace(partition, begins=min(known.get(place, partition.seams[0]), partition.seams[0]))
+            if partition.begins is None
+            else partition
+            for place, partition in self.incarnations.items()
         }
-        return replace(self, lives=lives)
+        return replace(self, incarnations=incarnations)
 
     @property
     def lacks_beginning(self) -> bool:
         """Whether it is not known of some partition from where on it was read."""
-        return any(life.begins is None for life in self.lives.values())
+        return any(partition.begins is None for partition in self.incarnations.values())
 
     @cached_property
     def later_columns(self) -> frozenset[str]:
@@ -205,7 +206,7 @@ def reading_of(
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
-    lives = _lives(states, starts, None if is_whole else accepted)
+    incarnations = _incarnations(states, starts, None if is_whole else accepted)
     kinds = [str(entry.get("code", "")) for entry in accepted]
     moved = [entry for entry, kind in zip(accepted, kinds, strict=True) if kind not in _SAME_LOG]
     replaced = {*starts, *(topic for entry in moved for topic in _topics_of(entry, seam.topics))}
@@ -213,7 +214,7 @@ def reading_of(
     partitions = {len(state.seam) for state in states}
     return Reading(
         seam=seam,
-        lives=lives,
+        incarnations=incarnations,
         definitions=tuple(definitions),
         earlier=tuple(earlier),
         is_whole=is_whole,
@@ -302,13 +303,13 @@ def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
 
 
-def _lives(
+def _incarnations(
     states: Sequence[SnapshotState],
     starts: Mapping[str, tuple[int, Seam | None]],
     accepted: Sequence[Mapping[str, Any]] | None,
-) -> dict[Place, Life]:
+) -> dict[Place, Incarnation]:
     """How each partition of the last seam was read; ``accepted`` is None where the first one began it."""
-    lives: dict[Place, Life] = {}
+    incarnations: dict[Place, Incarnation] = {}
     for topic, partition, _ in states[-1].seam.items():
         place = (topic, partition)
         first, begins = starts.get(topic, (0, None))
@@ -319,8 +320,8 @@ def _lives(
             began = begins[place]
         else:
             began = states[0].seam[place] if accepted is None else _accepted_from(accepted, place)
-        lives[place] = Life(began, first, tuple(state.seam[place] for state in states[first:]))
-    return lives
+        incarnations[place] = Incarnation(began, first, tuple(state.seam[place] for state in states[first:]))
+    return incarnations
 
 
 def _accepted_from(accepted: Sequence[Mapping[str, Any]], place: Place) -> int | None:

@@ -56,7 +56,7 @@ __all__ = [
     "check_same_rows",
     "column_ids",
     "field_ids",
-    "standing",
+    "resume_state",
 ]
 
 # Rows unpacked at a time, and their bytes: a file of others may hold rows of any size.
@@ -91,7 +91,7 @@ class Rewrite:
         return self.others[-1]
 
 
-def standing(table: Table, definition: LiveTable, name: str) -> tuple[SnapshotState, Rewrite | None]:
+def resume_state(table: Table, definition: LiveTable, name: str) -> tuple[SnapshotState, Rewrite | None]:
     """Where ingest can go on: what our newest snapshot says, and the rewrite on top of it, if there is one.
 
     Raises `ForeignSnapshot` as `current_state` does where others did more than rewrite, and `StorageFailed`.

@@ -93,7 +93,7 @@ class Tail:
         self._read: set[str] = set()
         self._forbidden: TopicForbidden | None = None
         self._bootstrap_servers = str(client_config["bootstrap.servers"])
-        self._polled_at = self._heard_at = self._clock.monotonic()
+        self._polled_at = self._answered_at = self._clock.monotonic()
 
     def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
         """The next records, a chunk a partition, offsets ascending; empty when nothing came in time.
@@ -106,7 +106,7 @@ class Tail:
             raise self._forbidden
         now = self._clock.monotonic()
         if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
-            self._heard_at += now - self._polled_at  # nobody listened, so nothing could be heard
+            self._answered_at += now - self._polled_at  # nobody listened, so nothing could be heard
         self._polled_at = now
         records = self._sorted(self._reader.take(records_max, timeout_seconds))
         probes = self._reader.probes
@@ -116,7 +116,7 @@ class Tail:
                 self._reached_end_at[place] = max(asked_at, self._reached_end_at.get(place, asked_at))
         self._facts |= facts
         if records or ends or facts:
-            self._heard_at = self._clock.monotonic()
+            self._answered_at = self._clock.monotonic()
         return [RecordChunk.of(*place, read) for place, read in records.items()]
 
     def _sorted(self, messages: list[Message]) -> dict[Place, list[Message]]:
@@ -140,7 +140,7 @@ class Tail:
 
     def silence(self) -> KafkaUnreachable | None:
         """The error, where no broker has answered anything for a while; `poll` goes on all the same."""
-        if self._clock.monotonic() - self._heard_at < SILENCE_SECONDS_MAX:
+        if self._clock.monotonic() - self._answered_at < SILENCE_SECONDS_MAX:
             return None
         detail = f"no answer for {SILENCE_SECONDS_MAX:.0f} s"
         return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)

@@ -8,12 +8,12 @@ from setproctitle import setproctitle
 
 from thermocline.text.typed import PROGRAM
 
-__all__ = ["entitle", "title"]
+__all__ = ["set_title", "title"]
 
 _TITLES: Final = [""]
 
 
-def entitle(what: str) -> None:
+def set_title(what: str) -> None:
     """Call this process ``thermocline: WHAT``, such as ``thermocline: ingest orders``."""
     setproctitle(f"{PROGRAM}: {what}")
     _TITLES[0] = what

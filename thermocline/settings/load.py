@@ -21,7 +21,7 @@ from thermocline.settings.checks import (
     problems_of_folders,
 )
 from thermocline.settings.model import Settings
-from thermocline.settings.stand_ins import put_right
+from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
         if read is None:
             break
         for one in found:
-            put_right(tree, one["loc"])
+            substitute(tree, one["loc"])
     return None, problems
 
 

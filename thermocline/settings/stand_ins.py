@@ -8,7 +8,7 @@ from typing import Any, Final
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.definition.option import option_of, settings_of
 
-__all__ = ["put_right"]
+__all__ = ["substitute"]
 
 _CATALOG: Final = {"type": "glue"}  # the one that needs nothing else
 # A definition in which nothing hangs on a key, so that a key or columns that are wrong are one problem.
@@ -16,7 +16,7 @@ _WITHOUT_KEY: Final[dict[str, Any]] = {"key": [], "key_from": "value"}
 _OF_KEYS: Final = tuple(setting for setting, field in settings_of(LiveTable) if option_of(field).needs_key)
 
 
-def put_right(tree: dict[str, Any], place: Sequence[str | int]) -> None:
+def substitute(tree: dict[str, Any], place: Sequence[str | int]) -> None:
     """Take out what has a problem, or put something in its place where something must stand.
 
     ``place`` is where pydantic found it. What stands there then has no problem, nor makes one elsewhere.
@@ -28,7 +28,7 @@ def put_right(tree: dict[str, Any], place: Sequence[str | int]) -> None:
         case ("catalog",) | ("catalog", "type" | "uri" | "warehouse", *_):
             tree["catalog"] = dict(_CATALOG)
         case ("tables", str(name), *rest) if isinstance(tree["tables"].get(name), dict):
-            _put_table_right(tree["tables"][name], name, rest)
+            _substitute_in_table(tree["tables"][name], name, rest)
         case ("tables", name, *_):
             tree["tables"].pop(name, None)
         case (section, setting, *_) if isinstance(tree.get(str(section)), dict):
@@ -37,7 +37,7 @@ def put_right(tree: dict[str, Any], place: Sequence[str | int]) -> None:
             tree.pop(str(section), None)
 
 
-def _put_table_right(table: dict[str, Any], name: str, place: Sequence[str | int]) -> None:
+def _substitute_in_table(table: dict[str, Any], name: str, place: Sequence[str | int]) -> None:
     match place:
         case ():
             table.pop("dead_letter_topic", None)  # what is asked of a table as a whole is asked of this

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from thermocline.ingest.batch.plan import (
     FIRST_RECORDS_MAX,
     Batch,
-    Mark,
+    DrainGoal,
     drained_ms,
     plan_batch,
     records_max_of,
@@ -143,8 +143,8 @@ def test_a_table_has_drained_the_log_when_it_passes_the_ends_of_a_plan() -> None
     seam, ends = Seam.of({"t": {0: 0, 1: 0}}), Seam.of({"t": {0: 100, 1: 100}})
     whole = plan_batch(seam, ends, 200, unasked)
     part = plan_batch(seam, ends, 100, lambda _: Seam.of({"t": {0: 50, 1: 50}}))
-    earlier = Mark(5, Seam.of({"t": {0: 50, 1: 50}}))
-    planned = Mark(9, ends)
+    earlier = DrainGoal(5, Seam.of({"t": {0: 50, 1: 50}}))
+    planned = DrainGoal(9, ends)
     assert drained_ms(whole, planned, earlier, before_ms=1) == 9
     assert drained_ms(part, planned, earlier, before_ms=1) == 5
     assert drained_ms(part, planned, planned, before_ms=1) == 1
@@ -153,6 +153,6 @@ def test_a_table_has_drained_the_log_when_it_passes_the_ends_of_a_plan() -> None
 
 def test_what_a_fast_clock_said_is_forgotten_with_the_next_batch() -> None:
     seam, ends = Seam.of({"t": {0: 0}}), Seam.of({"t": {0: 100}})
-    planned = Mark(9, ends)
+    planned = DrainGoal(9, ends)
     assert drained_ms(plan_batch(seam, ends, 100, unasked), planned, planned, before_ms=4_000) == 9
     assert drained_ms(plan_batch(seam, ends, 50, unasked), planned, planned, before_ms=4_000) == 9

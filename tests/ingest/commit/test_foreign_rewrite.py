@@ -27,7 +27,7 @@ from thermocline.iceberg.catalog import (
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.iceberg.lineage import Link, lineage
-from thermocline.iceberg.rewrite import NotARewrite, Rewrite, check_same_rows, standing
+from thermocline.iceberg.rewrite import NotARewrite, Rewrite, check_same_rows, resume_state
 from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.claim.ownership import Claim
@@ -95,7 +95,7 @@ def claim(ingest: Ingest) -> Claim:
 
 def proved(ingest: Ingest) -> Rewrite:
     table = load_table(open_catalog(ingest.settings.catalog), NAME, "app.profiles")
-    _, found = standing(table, ingest.definition, NAME)
+    _, found = resume_state(table, ingest.definition, NAME)
     assert found is not None
     return found
 
@@ -230,7 +230,7 @@ def test_files_with_columns_of_other_ids_stop_ingest(ingest: Ingest) -> None:
         ingest.take_over()
 
 
-def test_what_is_no_rewrite_by_its_own_account_stops_ingest_though_no_row_changed(ingest: Ingest) -> None:
+def test_a_foreign_commit_without_a_replace_operation_stops_ingest(ingest: Ingest) -> None:
     ingest.java_table().newAppend().commit()
     with pytest.raises(ForeignSnapshot, match="no rewrite by its own account"):
         ingest.take_over()

@@ -39,7 +39,7 @@ def test_a_batch_that_met_a_rewrite_is_followed_by_another_at_once(monkeypatch: 
     assert [owner.step(), owner.step()] == [True, False]
 
 
-def test_an_owner_whose_lease_is_not_renewed_looks_at_the_table_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_whose_lease_is_not_renewed_loads_the_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle one asks the store for nothing else, and what a catalog granted of it may have ended."""
     owner = owner_that_meets(monkeypatch, [False, False], is_rewrite=False)
     reloads: list[Owner] = []
@@ -50,7 +50,9 @@ def test_an_owner_whose_lease_is_not_renewed_looks_at_the_table_anew(monkeypatch
     assert reloads == [owner]
 
 
-def test_what_is_no_rewrite_ends_the_owner_with_what_its_commit_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_that_is_no_rewrite_ends_the_owner_with_foreign_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(ForeignSnapshot):
         owner_that_meets(monkeypatch, [True], is_rewrite=False).step()
 
@@ -107,7 +109,7 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         return State(len(looks)), SimpleNamespace(snapshot_id=len(looks))
 
     monkeypatch.setattr(owner_module, "load_table", lambda *_: table)
-    monkeypatch.setattr(owner_module, "standing", stands)
+    monkeypatch.setattr(owner_module, "resume_state", stands)
     monkeypatch.setattr(owner_module, "say_taken_over", lambda *_: None)
     monkeypatch.setattr(owner_module, "Position", SimpleNamespace(of=lambda state, _: state))
     owner = Owner.__new__(Owner)

@@ -210,7 +210,7 @@ def test_a_table_that_another_process_owns_is_waited_for_by_a_standby_alone(
         assert not calls
 
 
-def test_a_standby_opens_its_table_anew_where_the_store_refuses_it() -> None:
+def test_a_standby_opens_its_table_again_where_the_store_refuses_it() -> None:
     """Goal: what a catalog granted of the store when it began to stand by may have ended long ago."""
     clock, calls = ManualClock(), list[str]()
     owner: Any = FakeOwner(clock, "a", calls)

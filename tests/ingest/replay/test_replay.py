@@ -86,7 +86,7 @@ READING = reading_of_seams(SEAMS)
 ALL_YOUNG = {0: 0, 1: 0}
 
 
-def heard(
+def evidence(
     *others: Origin,
     is_there: bool | None = True,
     hiding: Origin | None = None,
@@ -97,7 +97,7 @@ def heard(
     )
 
 
-ALONE = heard()
+ALONE = evidence()
 
 
 KEYED_ROWS = LastWins()
@@ -105,7 +105,7 @@ A_COLUMN = (Column("changed", ColumnType.parse("long"), 9),)
 SOME_COLUMNS, BY_A_COLUMN = Partial(A_COLUMN), BySequence(A_COLUMN)
 
 
-def ground(
+def context(
     config: TopicConfig = KEPT,
     starts: Mapping[int, int] | None = None,
     reading: Reading = READING,
@@ -138,16 +138,16 @@ def by_log(on: TableContext, said: CandidateEvidence = ALONE, row: Origin | None
 
 
 def test_the_newest_of_its_key_in_a_whole_log_is_applied() -> None:
-    assert by_log(ground()) == Outcome.APPLIED
-    assert by_log(ground(), row=Origin(T, 0, 49, 4_999)) == Outcome.APPLIED
-    assert by_log(ground(), row=Origin(T, 1, 19, 9_000)) == Outcome.APPLIED
+    assert by_log(context()) == Outcome.APPLIED
+    assert by_log(context(), row=Origin(T, 0, 49, 4_999)) == Outcome.APPLIED
+    assert by_log(context(), row=Origin(T, 1, 19, 9_000)) == Outcome.APPLIED
 
 
 def test_a_newer_record_in_the_log_supersedes_whatever_it_was() -> None:
-    cut_and_compacted = ground(COMPACTED, {0: 60, 1: 60})
+    cut_and_compacted = context(COMPACTED, {0: 60, 1: 60})
     for newer in (Origin(T, 0, 51, 5_000), Origin(T, 1, 30, 1)):
-        assert by_log(ground(), heard(newer)) == Outcome.SUPERSEDED
-        assert by_log(cut_and_compacted, heard(newer, is_there=None)) == Outcome.SUPERSEDED
+        assert by_log(context(), evidence(newer)) == Outcome.SUPERSEDED
+        assert by_log(cut_and_compacted, evidence(newer, is_there=None)) == Outcome.SUPERSEDED
 
 
 def test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time() -> None:
@@ -162,7 +162,7 @@ def test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time(
     }
     for (offset, timestamp_ms), verdict in expected.items():
         other = Origin(T, 1, offset, timestamp_ms)
-        assert by_log(ground(), heard(other), row=other) == verdict
+        assert by_log(context(), evidence(other), row=other) == verdict
 
 
 def test_between_partitions_of_a_compacted_log_times_count_only_where_none_was_dropped() -> None:
@@ -170,14 +170,14 @@ def test_between_partitions_of_a_compacted_log_times_count_only_where_none_was_d
     other = Origin(T, 1, 29, 4_800)
     for greatest_ms, expected in ((4_800, Outcome.APPLIED), (9_000, Outcome.REFUSED)):
         times = [PartitionTimes(), *[PartitionTimes({(T, 0): 5_000, (T, 1): greatest_ms})] * 2]
-        on = ground(COMPACTED_PRODUCERS_TIME, reading=replace(READING, partition_times=times))
+        on = context(COMPACTED_PRODUCERS_TIME, reading=replace(READING, partition_times=times))
         on = replace(on, drained_ms=[5_900] * 3)
-        assert by_log(on, heard(other), row=other) == expected
+        assert by_log(on, evidence(other), row=other) == expected
 
 
 def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
     """Goal: what the record set, and none did since, is lost neither by settling it nor by overwriting."""
-    on, newer = ground(merging=SOME_COLUMNS), Origin(T, 0, 51, 5_001)
+    on, newer = context(merging=SOME_COLUMNS), Origin(T, 0, 51, 5_001)
     assert judge_by_table(CANDIDATE, newer, on) is None
     for is_partial, expected in ((True, Outcome.REFUSED), (False, Outcome.SUPERSEDED)):
         said = CandidateEvidence([Found(ORIGIN, False), Found(newer, False, is_partial)], True, None)
@@ -185,9 +185,9 @@ def test_a_newer_record_that_sets_only_some_columns_settles_nothing() -> None:
 
 
 def test_a_record_that_sets_only_some_columns_is_not_applied_over_a_rivals() -> None:
-    candidate, on = replace(CANDIDATE, is_partial=True), ground(merging=SOME_COLUMNS)
+    candidate, on = replace(CANDIDATE, is_partial=True), context(merging=SOME_COLUMNS)
     for other, expected in ((Origin(T, 1, 19, 1), Outcome.APPLIED), (Origin(T, 1, 29, 1), Outcome.REFUSED)):
-        assert judge_by_log(candidate, other, heard(other), on).outcome == expected
+        assert judge_by_log(candidate, other, evidence(other), on).outcome == expected
 
 
 def test_a_rival_of_its_batch_that_lost_itself_does_not_supersede() -> None:
@@ -196,47 +196,47 @@ def test_a_rival_of_its_batch_that_lost_itself_does_not_supersede() -> None:
     The rival would win then, and the table does not have it: nobody can settle that by leaving it as it is.
     """
     rival, earlier = Origin(T, 1, 29, 5_001), Origin(T, 0, 45, 9_000)
-    on = ground(PRODUCERS_TIME)
-    assert by_log(on, heard(rival), row=rival) == Outcome.SUPERSEDED
-    assert by_log(on, heard(rival), row=earlier) == Outcome.REFUSED
-    assert by_log(on, heard(rival), row=None) == Outcome.REFUSED
-    assert by_log(on, heard(rival, are_tombstones=True), row=None) == Outcome.SUPERSEDED
-    assert by_log(on, heard(rival, are_tombstones=True), row=earlier) == Outcome.REFUSED
+    on = context(PRODUCERS_TIME)
+    assert by_log(on, evidence(rival), row=rival) == Outcome.SUPERSEDED
+    assert by_log(on, evidence(rival), row=earlier) == Outcome.REFUSED
+    assert by_log(on, evidence(rival), row=None) == Outcome.REFUSED
+    assert by_log(on, evidence(rival, are_tombstones=True), row=None) == Outcome.SUPERSEDED
+    assert by_log(on, evidence(rival, are_tombstones=True), row=earlier) == Outcome.REFUSED
 
 
 def test_a_record_of_another_log_or_beyond_the_seam_is_refused() -> None:
-    assert judge_by_place(ORIGIN, ground()) is None
-    assert outcome(judge_by_place(Origin(T, 0, 50, 5_000, "another id"), ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(Origin("other", 0, 1, 5_000, "id"), ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(Origin(T, 0, 100, 5_000, "id"), ground())) == Outcome.REFUSED
-    assert outcome(judge_by_place(ORIGIN, ground(starts={1: 0}))) == Outcome.REFUSED
-    assert outcome(judge_by_place(ORIGIN, ground(merging=BY_A_COLUMN))) == Outcome.REFUSED
+    assert judge_by_place(ORIGIN, context()) is None
+    assert outcome(judge_by_place(Origin(T, 0, 50, 5_000, "another id"), context())) == Outcome.REFUSED
+    assert outcome(judge_by_place(Origin("other", 0, 1, 5_000, "id"), context())) == Outcome.REFUSED
+    assert outcome(judge_by_place(Origin(T, 0, 100, 5_000, "id"), context())) == Outcome.REFUSED
+    assert outcome(judge_by_place(ORIGIN, context(starts={1: 0}))) == Outcome.REFUSED
+    assert outcome(judge_by_place(ORIGIN, context(merging=BY_A_COLUMN))) == Outcome.REFUSED
 
 
 def test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one_of_its_partition() -> None:
     newer = Origin(T, 0, 51, 5_000)
-    assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 5_000), ground())) == Outcome.ALREADY_APPLIED
-    assert outcome(judge_by_table(CANDIDATE, newer, ground())) == Outcome.SUPERSEDED
+    assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 5_000), context())) == Outcome.ALREADY_APPLIED
+    assert outcome(judge_by_table(CANDIDATE, newer, context())) == Outcome.SUPERSEDED
     for other in (None, Origin(T, 0, 49, 5_000), Origin(T, 1, 99, 9_000)):
-        assert judge_by_table(CANDIDATE, other, ground()) is None
+        assert judge_by_table(CANDIDATE, other, context()) is None
     # By producers' times, a row of the topic's earlier life is no older than what came after.
-    assert judge_by_table(CANDIDATE, newer, ground(PRODUCERS_TIME)) is None
+    assert judge_by_table(CANDIDATE, newer, context(PRODUCERS_TIME)) is None
 
 
 def test_a_row_that_does_not_fit_the_log_is_no_proof_of_either() -> None:
     """Goal: rows of a topic's earlier life may carry higher offsets, which must not settle a record."""
     another = Origin(T, 0, 50, 100)
-    assert outcome(judge_by_table(CANDIDATE, another, ground())) == Outcome.REFUSED
+    assert outcome(judge_by_table(CANDIDATE, another, context())) == Outcome.REFUSED
     for earlier_life in (Origin(T, 0, 80, 100), Origin(T, 1, 20, 100)):
-        assert judge_by_table(CANDIDATE, earlier_life, ground()) is None
-        assert by_log(ground(), row=earlier_life) == Outcome.REFUSED
+        assert judge_by_table(CANDIDATE, earlier_life, context()) is None
+        assert by_log(context(), row=earlier_life) == Outcome.REFUSED
     shown = Origin(T, 1, 20, 100)
-    assert by_log(ground(), heard(shown), row=shown) == Outcome.APPLIED
-    assert by_log(ground(), heard(Origin(T, 1, 20, 101)), row=shown) == Outcome.REFUSED
+    assert by_log(context(), evidence(shown), row=shown) == Outcome.APPLIED
+    assert by_log(context(), evidence(Origin(T, 1, 20, 101)), row=shown) == Outcome.REFUSED
 
 
 def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
-    without_key = ground(merging=Append())
+    without_key = context(merging=Append())
     assert outcome(judge_by_table(CANDIDATE, None, without_key)) == Outcome.APPLIED
     assert outcome(judge_by_table(CANDIDATE, ORIGIN, without_key)) == Outcome.ALREADY_APPLIED
     assert outcome(judge_by_table(CANDIDATE, Origin(T, 0, 50, 1), without_key)) == Outcome.REFUSED
@@ -245,16 +245,16 @@ def test_a_table_without_a_key_takes_what_it_does_not_have() -> None:
 def test_without_a_snapshot_from_before_the_record_it_is_refused() -> None:
     """Goal: where snapshots are expired or the table was rebased, nothing says what was read after it."""
     for reading in (NOTHING, reading_of_seams(SEAMS[1:])):
-        assert by_log(ground(reading=reading)) == Outcome.REFUSED
-        assert by_log(ground(reading=reading), heard(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
+        assert by_log(context(reading=reading)) == Outcome.REFUSED
+        assert by_log(context(reading=reading), evidence(Origin(T, 1, 99, 9_000))) == Outcome.REFUSED
 
 
 def test_a_log_that_is_cut_past_the_record_is_refused_and_one_cut_up_to_it_is_not() -> None:
-    not_seen = heard(is_there=None)
-    assert by_log(ground(starts={0: 51, 1: 0}), not_seen) == Outcome.APPLIED
-    assert by_log(ground(starts={0: 52, 1: 0}), not_seen) == Outcome.REFUSED
+    not_seen = evidence(is_there=None)
+    assert by_log(context(starts={0: 51, 1: 0}), not_seen) == Outcome.APPLIED
+    assert by_log(context(starts={0: 52, 1: 0}), not_seen) == Outcome.REFUSED
     # Not even a row that is older proves what was in the part that is gone.
-    assert by_log(ground(starts={0: 52, 1: 0}), not_seen, Origin(T, 0, 3, 30)) == Outcome.REFUSED
+    assert by_log(context(starts={0: 52, 1: 0}), not_seen, Origin(T, 0, 3, 30)) == Outcome.REFUSED
 
 
 def test_a_record_that_the_log_does_not_show_any_more_is_refused() -> None:
@@ -262,79 +262,79 @@ def test_a_record_that_the_log_does_not_show_any_more_is_refused() -> None:
 
     On a compacted topic, what took the record's place may be gone, too.
     """
-    assert by_log(ground(), heard(is_there=False)) == Outcome.REFUSED
-    assert by_log(ground(), heard(Origin(T, 0, 51, 5_000), is_there=False)) == Outcome.REFUSED
-    assert by_log(ground(), heard(is_there=None)) == Outcome.REFUSED
-    compacted = ground(COMPACTED, young_from=ALL_YOUNG)
+    assert by_log(context(), evidence(is_there=False)) == Outcome.REFUSED
+    assert by_log(context(), evidence(Origin(T, 0, 51, 5_000), is_there=False)) == Outcome.REFUSED
+    assert by_log(context(), evidence(is_there=None)) == Outcome.REFUSED
+    compacted = context(COMPACTED, young_from=ALL_YOUNG)
     assert by_log(compacted) == Outcome.APPLIED
-    assert by_log(compacted, heard(is_there=None)) == Outcome.REFUSED
+    assert by_log(compacted, evidence(is_there=None)) == Outcome.REFUSED
 
 
 def test_another_partition_that_lost_what_was_read_with_the_record_or_later_is_refused() -> None:
     for config in (KEPT, PRODUCERS_TIME):
-        assert by_log(ground(config, {0: 0, 1: 20})) == Outcome.APPLIED
-        assert by_log(ground(config, {0: 0, 1: 21})) == Outcome.REFUSED
+        assert by_log(context(config, {0: 0, 1: 20})) == Outcome.APPLIED
+        assert by_log(context(config, {0: 0, 1: 21})) == Outcome.REFUSED
 
 
 def test_a_partition_that_joined_later_must_be_there_from_its_start() -> None:
     """Goal: its records were read after the record whatever their times, but those of before it joined."""
     reading = reading_of_seams([Seam.of({T: {0: 40}}), *SEAMS[1:]])
     other = Origin(T, 1, 3, 1)
-    assert by_log(ground(reading=reading), heard(other)) == Outcome.APPLIED
-    assert by_log(ground(reading=reading, starts={0: 0, 1: 1})) == Outcome.REFUSED
+    assert by_log(context(reading=reading), evidence(other)) == Outcome.APPLIED
+    assert by_log(context(reading=reading, starts={0: 0, 1: 1})) == Outcome.REFUSED
     seams = [Seam.of({T: {0: 40}}), Seam.of({T: {0: 60}}), SEAMS[2]]
     reading = reading_of_seams(seams)
-    assert by_log(ground(reading=reading), heard(other)) == Outcome.SUPERSEDED
+    assert by_log(context(reading=reading), evidence(other)) == Outcome.SUPERSEDED
     joined = reading_of_seams(seams, Seam.of({T: {1: 10}}))
-    assert by_log(ground(reading=joined), heard(other)) == Outcome.APPLIED
-    assert by_log(ground(reading=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
+    assert by_log(context(reading=joined), evidence(other)) == Outcome.APPLIED
+    assert by_log(context(reading=joined, starts={0: 0, 1: 10})) == Outcome.APPLIED
 
 
 def test_a_compacted_log_tells_of_deletions_for_as_long_as_it_keeps_tombstones() -> None:
     """Goal: all that was read with the record or later is known to be young, by its offset."""
-    assert by_log(ground(COMPACTED, young_from={0: 51, 1: 20})) == Outcome.APPLIED
+    assert by_log(context(COMPACTED, young_from={0: 51, 1: 20})) == Outcome.APPLIED
     for too_late in ({0: 52, 1: 20}, {0: 51, 1: 21}, {0: 51}, {}):
-        assert by_log(ground(COMPACTED, young_from=too_late)) == Outcome.REFUSED
+        assert by_log(context(COMPACTED, young_from=too_late)) == Outcome.REFUSED
 
 
 def test_producers_times_do_not_make_a_record_young() -> None:
     """Goal: what follows is as old as since when the table last held all of the log without it."""
     config = COMPACTED_PRODUCERS_TIME
     seams = [Seam.of({T: {0: 10, 1: 0}}), *SEAMS]
-    assert by_log(ground(config)) == Outcome.REFUSED
-    drained = ground(
+    assert by_log(context(config)) == Outcome.REFUSED
+    drained = context(
         config,
         reading=reading_of_seams(seams),
         drained_ms=[None, 4_000, None, None],
         now_ms=4_000 + DAY_MS - 1,
     )
     assert by_log(drained) == Outcome.APPLIED
-    before = ground(
+    before = context(
         config, reading=reading_of_seams(seams), drained_ms=[4_000, None, 9_000, 9_000], now_ms=4_000 + DAY_MS
     )
     assert by_log(before) == Outcome.REFUSED
     # A partition joined the table after that time: its records may be older.
     joined = [Seam.of({T: {0: 40}}), SEAMS[2]]
-    late = ground(config, reading=reading_of_seams(joined), drained_ms=[4_000, 5_000])
+    late = context(config, reading=reading_of_seams(joined), drained_ms=[4_000, 5_000])
     assert by_log(late) == Outcome.REFUSED
 
 
 def test_a_bad_record_or_one_beyond_the_seam_may_have_taken_a_tombstones_place_by_compaction() -> None:
-    hidden = heard(hiding=Origin(T, 0, 70, 5_500))
-    assert by_log(ground(COMPACTED, young_from=ALL_YOUNG), hidden) == Outcome.REFUSED
+    hidden = evidence(hiding=Origin(T, 0, 70, 5_500))
+    assert by_log(context(COMPACTED, young_from=ALL_YOUNG), hidden) == Outcome.REFUSED
 
 
 def test_compaction_by_another_key_than_the_tables_is_refused() -> None:
-    on = ground(COMPACTED, young_from=ALL_YOUNG, is_keyed_by_value=True)
+    on = context(COMPACTED, young_from=ALL_YOUNG, is_keyed_by_value=True)
     assert by_log(on) == Outcome.REFUSED
-    assert by_log(ground(is_keyed_by_value=True)) == Outcome.APPLIED
+    assert by_log(context(is_keyed_by_value=True)) == Outcome.APPLIED
 
 
 def test_an_older_row_of_the_same_partition_does_not_vouch_for_the_record() -> None:
     """Goal: a row may stay as it is though something newer was read (``suppress_unchanged``)."""
     row = Origin(T, 0, 30, 4_000)
-    assert by_log(ground(starts={0: 0, 1: 21}), row=row) == Outcome.REFUSED
-    assert by_log(ground(COMPACTED), row=row) == Outcome.REFUSED
+    assert by_log(context(starts={0: 0, 1: 21}), row=row) == Outcome.REFUSED
+    assert by_log(context(COMPACTED), row=row) == Outcome.REFUSED
 
 
 def test_of_what_may_hide_others_the_last_of_each_partition_is_kept() -> None:
@@ -681,8 +681,8 @@ def test_the_history_begins_where_the_table_went_on_with_another_log(quarantine:
     """Goal: what was read before a topic was recreated or the log lost its end is not of this log."""
     a, b = {"a": "1"}, {"a": "1", "b": "1"}
     first = ({"a": {0: 5}, "b": {0: 9}}, b, 1, False)
-    made_anew = ({"a": {0: 5}, "b": {0: 9}}, {"a": "1", "b": "2"}, 2, False)
-    assert len(after(quarantine, [first, made_anew])) == 1
+    recreated = ({"a": {0: 5}, "b": {0: 9}}, {"a": "1", "b": "2"}, 2, False)
+    assert len(after(quarantine, [first, recreated])) == 1
     assert len(after(quarantine, [first, ({"a": {0: 5}, "b": {0: 8}}, b, 2, False)])) == 1
     # A log that lost its end and grew again may end further on: the seam does not go back then.
     assert len(after(quarantine, [first, ({"a": {0: 6}, "b": {0: 9}}, b, 2, True)])) == 1
@@ -698,7 +698,9 @@ def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: T
     ]
     links = after(quarantine, steps)
     reading = reading_of(links, [DEFINITION] * 3, [], [], DEFINITION)
-    assert {place: life.begins for place, life in reading.lives.items() if life.first} == {
+    assert {
+        place: partition.begins for place, partition in reading.incarnations.items() if partition.first
+    } == {
         ("a", 1): 0,
         ("b", 0): 700,
     }
@@ -709,4 +711,4 @@ def test_the_history_knows_from_where_a_topic_was_read_that_joined(quarantine: T
 
 
 def test_a_row_of_another_source_decides_nothing() -> None:
-    assert outcome(judge_by_table(CANDIDATE, Origin("", -1, -1, -1), ground())) == Outcome.REFUSED
+    assert outcome(judge_by_table(CANDIDATE, Origin("", -1, -1, -1), context())) == Outcome.REFUSED

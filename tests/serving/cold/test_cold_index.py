@@ -118,7 +118,7 @@ def test_an_index_never_goes_back(new_world: Callable[..., Any]) -> None:
     assert _latest(world, index) is index
 
 
-def test_a_table_that_was_created_again_begins_anew(new_world: Callable[..., Any]) -> None:
+def test_the_index_of_a_recreated_table_begins_again(new_world: Callable[..., Any]) -> None:
     world = new_world()
     _committed(world, "one")
     _committed(world, "two")

@@ -394,7 +394,7 @@ def altered(definition: LiveTable) -> LiveTable:
     return LiveTable.from_json(msgspec.json.encode(fields | {"version": 2}).decode(), definition.name)
 
 
-def test_another_definition_begins_anew_and_readers_notice(world: World) -> None:
+def test_another_definition_begins_an_empty_tier_and_readers_notice(world: World) -> None:
     world.add()
     seam = Seam({**dict.fromkeys(PLACES, 100), P0: 101})
     world.reopen(seam, altered(DEFINITION))
@@ -403,7 +403,7 @@ def test_another_definition_begins_anew_and_readers_notice(world: World) -> None
         assert view.start == view.end == seam
 
 
-def test_a_table_that_went_back_before_the_tier_begins_anew(world: World) -> None:
+def test_a_table_that_went_back_before_the_tier_begins_an_empty_one(world: World) -> None:
     world.add()
     earlier = Seam(dict.fromkeys(PLACES, 50))
     world.reopen(earlier)
@@ -581,7 +581,7 @@ def test_generations_evicted_and_swept_before_a_pin_names_them_are_not_read(
         return generations
 
     monkeypatch.setattr(pinned_module, "open_generations", opened_and_gone)
-    with pin.open(1.0) as pinned:
+    with pin.open(2.0 * tier.UPKEEP_SECONDS) as pinned:
         assert lost
         assert not set(lost) & pinned_generations(world.folder)[1]
         assert pinned.start == pinned.end == world.tier.end

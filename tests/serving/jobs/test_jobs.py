@@ -250,7 +250,7 @@ def test_a_waiting_job_is_cancelled_while_another_one_runs(
 
 
 @IN_BOTH_PLACES
-def test_a_job_is_made_anew_after_a_stop(served: SimpleNamespace) -> None:
+def test_a_job_is_made_again_after_a_stop(served: SimpleNamespace) -> None:
     served.client.post(JOBS, json={"id": "one"})
     served.stop.set()
     served.new_runner().step()

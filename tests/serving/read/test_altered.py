@@ -212,7 +212,7 @@ def test_records_of_a_log_before_a_new_start_was_accepted_are_not_laid_over(
     assert counts() == [3] * 2 + [1] * 6
 
 
-def test_a_worker_that_was_idle_waits_until_a_tier_begun_anew_has_been_filled(
+def test_a_worker_that_was_idle_waits_until_a_tier_that_was_begun_again_has_been_filled(
     served: tuple[Any, ServedTable],
 ) -> None:
     """Goal: what other workers answered from the tier before, this one does not take back."""

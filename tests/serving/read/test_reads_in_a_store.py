@@ -266,7 +266,7 @@ def test_what_an_extract_fetched_whose_process_died_is_removed_by_the_next_one(
     assert [*world.folder.glob("spill/*")] == [others]
 
 
-def test_what_a_catalog_grants_of_the_store_is_taken_anew_once_it_has_ended(
+def test_access_to_the_store_is_asked_for_again_once_it_has_expired(
     served: Callable[..., Any],
     s3: LocalS3,
     proxy: HttpProxy,

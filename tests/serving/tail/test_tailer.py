@@ -316,7 +316,9 @@ def test_a_tier_is_kept_when_the_log_cannot_fill_another(world: World) -> None:
     assert status["caught_up_to_start_ends"]
 
 
-def test_a_tier_begun_anew_is_not_called_caught_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tier_that_was_begun_again_is_not_called_caught_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 1e9)
     world.follower.newest = PublishedSnapshot(ALTERED, snapshot(2, START), SOURCE)

@@ -176,7 +176,7 @@ def test_a_tailer_that_was_behind_reads_on_where_nothing_waits(stepped: Stepped)
     assert stepped.turn(2)["positions"]["profiles"]["0"] == 101
 
 
-def test_a_tailer_that_catches_up_for_long_is_not_begun_anew(stepped: Stepped) -> None:
+def test_a_tailer_that_catches_up_for_long_is_not_begun_again(stepped: Stepped) -> None:
     """Goal: it gets to the end of a compacted topic, however often it is asked whether it may read on.
 
     Method: a snapshot that held all of the log, and then records for an hour of reading, of which ingest
@@ -234,7 +234,7 @@ def test_what_a_tier_read_before_tombstones_were_given_up_is_not_read_on_from(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_tier_that_was_never_at_its_end_begins_anew_where_the_table_went_past_it(
+def test_a_tier_that_was_never_at_its_end_begins_again_where_the_table_went_past_it(
     stepped: Stepped, restarts: bool
 ) -> None:
     """Goal: rows of an older snapshot are not shown whose deletion was compacted away before it was read.

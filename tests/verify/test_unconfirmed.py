@@ -11,10 +11,10 @@ from tests.verify.story import definition_of
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
-from thermocline.verify.doubts import Doubts, Origin, offsets_of
 from thermocline.verify.finding import Finding
 from thermocline.verify.report import Report
 from thermocline.verify.row_judge import Reason
+from thermocline.verify.unconfirmed import Origin, UnconfirmedFindings, offsets_of
 
 KEY = b"k"
 DIFFERS = Finding("extract-differs", "it differs", {"user": "k"})
@@ -49,25 +49,25 @@ def test_what_compaction_explains_is_not_judged(
     compacted: set[str], origin: Origin | None, offsets: set[Origin], is_reported: bool
 ) -> None:
     report = Report("t")
-    doubts = Doubts(compacted, is_by_value=False, report=report)
-    doubts.take(DIFFERS, KEY, origin, END)
+    unconfirmed = UnconfirmedFindings(compacted, is_by_value=False, report=report)
+    unconfirmed.take(DIFFERS, KEY, origin, END)
 
     def look(keys: Collection[bytes]) -> Mapping[bytes, Collection[Origin]]:
         assert keys == {KEY}
         return {KEY: offsets}
 
-    doubts.settle(look)
+    unconfirmed.settle(look)
     assert report.counts == ({"extract-differs": 1} if is_reported else {})
     assert report.unjudged == ({} if is_reported else {Reason.COMPACTED: 1})
-    doubts.settle(look)
+    unconfirmed.settle(look)
     assert report.counts.total() + report.unjudged.total() == 1, "nothing is counted twice"
 
 
 def test_where_compaction_goes_by_another_key_what_lacks_is_not_judged() -> None:
     report = Report("t")
-    doubts = Doubts({"t"}, is_by_value=True, report=report)
-    doubts.take(DIFFERS, KEY, None, END)
-    doubts.settle(lambda _: {})
+    unconfirmed = UnconfirmedFindings({"t"}, is_by_value=True, report=report)
+    unconfirmed.take(DIFFERS, KEY, None, END)
+    unconfirmed.settle(lambda _: {})
     assert report.agrees
 
 

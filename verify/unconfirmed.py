@@ -1,7 +1,7 @@
 """Differences on compacted topics that compaction may explain: it went on while the log was read.
 
 What a read path showed, or a commit read, may have been dropped for a newer record before the log was read
-here. Where that may be, a second look at the log decides, once, for all keys in doubt.
+here. Where that may be, a second look at the log decides, once, for all keys in held.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from thermocline.verify.finding import Finding
     from thermocline.verify.report import Report
 
-__all__ = ["Doubts", "Origin", "offsets_of", "second_look"]
+__all__ = ["Origin", "UnconfirmedFindings", "offsets_of", "second_look"]
 
 Origin = tuple["Place", int]
 """A partition and an offset."""
@@ -36,11 +36,11 @@ Offsets = Mapping[bytes, Collection[Origin]]
 
 # Findings that wait for the second look; beyond it a table on a compacted topic is damaged as a whole, or not
 # at all, and those that were looked at say which.
-_DOUBTS_MAX: Final = 10_000
+_UNCONFIRMED_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _Unconfirmed:
     finding: Finding
     key: bytes
     origin: Origin | None
@@ -48,7 +48,7 @@ class _Doubt:
 
 
 @dataclass(slots=True)
-class Doubts:
+class UnconfirmedFindings:
     """Findings about keys (or entities, by what their keys begin with) that hold only after a second look.
 
     ``is_by_value``: the table's key is not the one that compaction goes by.
@@ -57,7 +57,7 @@ class Doubts:
     compacted: Collection[str]
     is_by_value: bool
     report: Report
-    _held: list[_Doubt] = field(default_factory=list)
+    _held: list[_Unconfirmed] = field(default_factory=list)
 
     def take(self, finding: Finding, key: bytes, origin: Origin | None, since: Seam) -> None:
         """A finding that something is there which comes from ``origin``; or, None, that something lacks.
@@ -66,8 +66,8 @@ class Doubts:
         """
         if not self.compacted:
             self.report.add(finding)
-        elif len(self._held) < _DOUBTS_MAX:
-            self._held.append(_Doubt(finding, key, origin, since))
+        elif len(self._held) < _UNCONFIRMED_MAX:
+            self._held.append(_Unconfirmed(finding, key, origin, since))
         else:
             self.report.unjudged[Reason.COMPACTED] += 1
 
@@ -83,11 +83,11 @@ class Doubts:
             else:
                 self.report.add(one.finding)
 
-    def _is_explained(self, doubt: _Doubt, offsets: Collection[Origin]) -> bool:
-        if doubt.origin is not None:
-            return doubt.origin[0][0] in self.compacted and doubt.origin not in offsets
+    def _is_explained(self, held: _Unconfirmed, offsets: Collection[Origin]) -> bool:
+        if held.origin is not None:
+            return held.origin[0][0] in self.compacted and held.origin not in offsets
         return self.is_by_value or any(
-            place[0] in self.compacted and offset >= doubt.since.get(place) for place, offset in offsets
+            place[0] in self.compacted and offset >= held.since.get(place) for place, offset in offsets
         )
 
 
