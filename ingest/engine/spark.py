@@ -186,7 +186,7 @@ class SparkEngine:
                 future.set_result(done)
 
         future: Future[T] = Future()
-        threading.Thread(target=run, name="beside-batches", daemon=True).start()
+        threading.Thread(target=run, name="background", daemon=True).start()
         return future
 
     def check(self) -> None:
