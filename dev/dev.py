@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from thermocline.dev.broker import LocalKafka
 from thermocline.dev.interrupts import undisturbed
-from thermocline.errors import ConfigInvalid, KafkaUnreachable
+from thermocline.errors import BadParameter, ConfigInvalid, KafkaUnreachable
 from thermocline.jvm.jars import Report
 from thermocline.kafka.topics import CONFIG
 from thermocline.process.clock import Clock
@@ -65,9 +66,10 @@ def dev_broker(
         DependencyMissing: no Java that fits, or jars that could not be fetched.
         PortTaken: another process listens there.
         KafkaUnreachable: the broker did not start.
+        BadParameter: a broker runs in the folder ``data`` already.
         ConfigInvalid: it does not create one of the topics.
     """
-    with _folder(data) as folder:
+    with _folder(data) as folder, _alone_in(folder):
         kafka = LocalKafka(folder, port=port, report=report)
         try:
             kafka.start()
@@ -94,6 +96,19 @@ def _folder(data: Path | None) -> Iterator[Path]:
         if not is_kept:
             with undisturbed():
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Kafka's own lock comes too late: a second broker writes into the log of the first before it looks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            problem = f"a broker runs in {folder} already: use that one, stop it, or choose another folder"
+            raise BadParameter(name="--data", problem=problem) from error
+        yield
 
 
 def _create(kafka: LocalKafka, topics: Mapping[str, int | None]) -> tuple[Topic, ...]:

@@ -152,6 +152,20 @@ def test_a_folder_keeps_topics_and_records_whatever_the_port(folder: Path) -> No
 
 
 @pytest.mark.full
+def test_a_folder_in_which_a_broker_runs_takes_no_second_one_which_would_end_both(folder: Path) -> None:
+    with running(folder, "--port", str(free_ports(1)[0]), "--data", "kafka", "--topic", "kept:1") as (
+        command,
+        ready,
+    ):
+        with typed(folder, "--port", str(free_ports(1)[0]), "--data", "kafka") as second:
+            out, err = second.communicate(timeout=TIMEOUT_SECONDS)
+        assert (second.returncode, out) == (2, "")
+        assert err.startswith("Error [bad-parameter]: --data: a broker runs in kafka already")
+        write(ready["bootstrap_servers"], "kept", b"value")
+        assert end(command, signal.SIGTERM) == 0
+
+
+@pytest.mark.full
 def test_the_topics_of_the_configuration_are_created_and_another_kafka_in_it_is_said(folder: Path) -> None:
     (folder / "thermocline.toml").write_text(CONFIG)
     (port,) = free_ports(1)
