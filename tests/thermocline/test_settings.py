@@ -121,7 +121,7 @@ def test_the_file_is_the_named_one_then_the_variable_then_the_folder(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    with pytest.raises(ConfigInvalid, match=r"elsewhere/thermocline\.toml"):
+    with pytest.raises(ConfigInvalid, match=r"elsewhere/thermocline\.toml .*; run this in the folder"):
         load_settings()
     monkeypatch.setenv("THERMOCLINE_CONFIG", str(tmp_path / "thermocline.toml"))
     assert load_settings().kafka.bootstrap_servers == "file:9092"
@@ -143,6 +143,10 @@ def test_an_unknown_name_in_the_file_is_a_problem_with_the_closest_one(
     assert problems_of("[servng]\n") == ('servng: unknown name; did you mean "serving"?',)
     assert problems_of(table="bucket = 3") == (
         'tables.profiles.bucket: unknown name; did you mean "buckets"?',
+    )
+    # Not of Kafka's client, though that has topic.metadata.refresh.interval.ms.
+    assert problems_of(table='topic = ["profiles"]') == (
+        'tables.profiles.topic: unknown name; did you mean "topics"?',
     )
 
 

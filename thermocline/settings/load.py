@@ -82,7 +82,8 @@ def find_file(path: Path | None = None) -> Path:
     file = (named or Path(FILE_NAME)).absolute()
     if not file.exists():
         origin = "--config" if path else FILE_VARIABLE if named else "default"
-        raise ConfigInvalid(of=f"{file} ({origin})", problems=("no such file",))
+        instead = "" if named else "; run this in the folder that has it, or name it with --config"
+        raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",))
     return file
 
 
@@ -116,7 +117,7 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
             settings = _with_absolute_paths(settings, file.parent)
             problems += [*_problems_of_tables(settings), *problems_of_addresses(settings)]
             return settings, problems
-        problems += _problems_of(found, origins, is_file_unread=read is None)
+        problems += _problems_of(found, tree, origins, is_file_unread=read is None)
         if read is None:
             break
         for one in found:
@@ -226,7 +227,10 @@ def _section(tree: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _problems_of(
-    findings: Iterable[ErrorDetails], origins: Mapping[tuple[str, ...], str], is_file_unread: bool
+    findings: Iterable[ErrorDetails],
+    tree: Mapping[str, Any],
+    origins: Mapping[tuple[str, ...], str],
+    is_file_unread: bool,
 ) -> Iterator[str]:
     """A sentence each, from pydantic's findings; never with the value, which may be a secret.
 
@@ -241,7 +245,8 @@ def _problems_of(
             case "extra_forbidden" if variables:
                 yield from (_unknown_variable(name, place) for name in variables)
             case "extra_forbidden":
-                yield f"{'.'.join(place)}: unknown name{_meant(place)}"
+                meant = _meant(place, is_section=bool(_section(tree, *place)))
+                yield f"{'.'.join(place)}: unknown name{meant}"
             case "missing":
                 yield f"{'.'.join(place)}: is missing"
             case _:
@@ -249,11 +254,11 @@ def _problems_of(
                 yield f"{'.'.join(place)}: {_plain(found['msg'])}{origin}{_above_columns(place)}"
 
 
-def _meant(place: tuple[str, ...]) -> str:
+def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
     """Where a name belongs, or which name of its section is meant."""
     from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
 
-    return belongs(place) or did_you_mean(place[-1], _known_beside(place))
+    return belongs(place, is_section=is_section) or did_you_mean(place[-1], _known_beside(place))
 
 
 def _above_columns(place: tuple[str, ...]) -> str:

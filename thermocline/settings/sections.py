@@ -13,19 +13,23 @@ from thermocline.settings.model import Settings
 from thermocline.settings.table import TableSettings
 
 _TABLE: Final = "tables.NAME"
-# The sections for other programs: which names theirs are.
-_THEIRS: Final[dict[str, Callable[[str], bool]]] = {
-    "kafka.client": lambda name: _is_of(name, known_properties()),
-    "catalog.properties": lambda name: _is_of(name, WORDS),
-    "spark.conf": lambda name: name.partition(".")[0] == "spark",
+# The sections for other programs: which names are theirs. TOML reads dotted names without quotes as sections.
+_THEIRS: Final[dict[str, Callable[[str, bool], bool]]] = {
+    "kafka.client": lambda name, is_section: _is_of(name, known_properties(), is_section),
+    "catalog.properties": lambda name, is_section: _is_of(name, WORDS, is_section),
+    "spark.conf": lambda name, _: name.partition(".")[0] == "spark",
 }
 
 
-def belongs(place: tuple[str, ...]) -> str:
-    """``; it belongs in [ingest]`` for the place of a name that other sections have; nothing for others."""
+def belongs(place: tuple[str, ...], *, is_section: bool) -> str:
+    """``; it belongs in [ingest]`` for the place of a name that other sections have; nothing for others.
+
+    Args:
+        is_section: Whether other names are below it, so that it may be the first part of a dotted name.
+    """
     *section, name = place
     sections = [one for one, names in _names_by_section() if name in names]
-    sections += [one for one, is_theirs in _THEIRS.items() if is_theirs(name)]
+    sections += [one for one, is_theirs in _THEIRS.items() if is_theirs(name, is_section)]
     others = [f"[{one}]" for one in sections if one != ".".join(section)]
     return f"; it belongs in {' or '.join(others)}" if others else ""
 
@@ -44,6 +48,5 @@ def _within(section: str, model: Any) -> Iterator[tuple[str, frozenset[str]]]:
             yield from _within(place, inner)
 
 
-def _is_of(name: str, known: Any) -> bool:
-    """Whether it is a known name, or its first parts, as TOML has a name without quotes."""
-    return name in known or any(one.startswith(f"{name}.") for one in known)
+def _is_of(name: str, known: Any, is_section: bool) -> bool:
+    return name in known or (is_section and any(one.startswith(f"{name}.") for one in known))
