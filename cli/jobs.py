@@ -14,7 +14,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from rich.text import Text
 
 from thermocline.cli.file_format import Format
-from thermocline.cli.output import counted, show, table
+from thermocline.cli.output import counted, say, show, table
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.errors import BadParameter
 
@@ -88,6 +88,8 @@ def cancel(
     with _client(context, url) as client:
         job = client.cancel_extract(name, job_id)
     _show([job], as_json)
+    if job.state != "cancelled":  # the server answers with the job as it was
+        say("the job ends, and its files are deleted, within seconds")
 
 
 @app.command()

@@ -591,8 +591,11 @@ def answering(status: object, config: Path) -> Iterator[None]:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
+            self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps(status).encode())
+
+        do_DELETE = do_GET  # noqa: N815  (its caller's name)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -624,6 +627,24 @@ def test_status_tells_what_the_server_says(call: Call, config: Path, away: None)
     with answering({"ready": True}, config):
         code, out, _ = call("status", "--json")
     assert (code, json.loads(out)["server"]["status"]) == (3, {"ready": True})
+
+
+@pytest.mark.parametrize(("state", "is_said"), [("complete", True), ("cancelled", False)])
+def test_a_job_that_is_cancelled_is_shown_as_it_was_and_what_happens_to_it_is_said(
+    call: Call, config: Path, state: str, is_said: bool
+) -> None:
+    job: dict[str, object] = {
+        "id": "nightly",
+        "table": "profiles",
+        "state": state,
+        "read_point": None,
+        "files": [],
+    }
+    job |= {"buckets": 1, "buckets_done": 1, "rows": 7, "bytes": 90, "problem": None, "location": None}
+    with answering(job, config):
+        code, out, err = call("jobs", "cancel", "profiles", "nightly")
+    assert (code, state in out) == (0, True)
+    assert ("its files are deleted" in err) is is_said
 
 
 @pytest.mark.parametrize(
