@@ -377,6 +377,8 @@ def _advice(found: Examined, measured: BucketMeasure, task: PlannedTask | None) 
     """What maintenance makes of a bucket, by the rules of `maintenance.plan`."""
     from thermocline.maintenance.plan import FORCED_DEAD_RATIO
 
+    if not measured.files:
+        return "Nothing to rewrite: the table has no row in this bucket."
     forced = f"more than {FORCED_DEAD_RATIO:.0%} of its rows are dead"
     is_forced = measured.dead_ratio > FORCED_DEAD_RATIO
     if task is not None:

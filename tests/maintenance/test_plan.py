@@ -263,3 +263,4 @@ def test_what_is_explained_of_a_bucket_agrees_with_the_rule_of_dead_rows(
 ) -> None:
     files = [file("a", 100_000, dead=dead)]
     assert advice(files, rows_per_hour, remembers_deletes).startswith(says)
+    assert advice([], rows_per_hour) == "Nothing to rewrite: the table has no row in this bucket."
