@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import requests
 import trino.dbapi
 from trino.auth import BasicAuthentication
-from trino.exceptions import Error, TrinoAuthError, TrinoConnectionError, TrinoQueryError
+from trino.exceptions import Error, HttpError, TrinoAuthError, TrinoConnectionError, TrinoQueryError
 
 from thermocline.errors import TrinoRefused, TrinoUnreachable, ViewContended, first_line
 from thermocline.rules import hot_columns
@@ -79,6 +79,9 @@ class Trino:
             raise self._refused("AUTHENTICATION", first_line(error)) from error
         except (TrinoConnectionError, Error, requests.RequestException) as error:
             raise TrinoUnreachable(url=self.url, detail=first_line(error)) from error
+        except HttpError as error:
+            status, _, _ = str(error).partition(":")  # its page follows
+            raise TrinoUnreachable(url=self.url, detail=f"it answered with {status}; is it Trino?") from error
 
     def comments(
         self, catalog: str, schema: str, names: Sequence[str] | None = None

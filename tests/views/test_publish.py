@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -859,3 +860,14 @@ def test_trino_is_asked_as_the_settings_say(world: World) -> None:
 def test_an_address_where_nobody_listens_is_an_error_of_ours() -> None:
     with pytest.raises(TrinoUnreachable):
         Trino(ViewsSettings(url="http://127.0.0.1:1")).rows("SELECT 1")
+
+
+def test_an_address_where_another_program_answers_is_an_error_of_ours() -> None:
+    """As by default: a server of ours listens on the same port as Trino. This one knows no POST."""
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as other:
+        thread = threading.Thread(target=other.handle_request)
+        thread.start()
+        with pytest.raises(TrinoUnreachable) as caught:
+            Trino(ViewsSettings(url=f"http://127.0.0.1:{other.server_port}")).rows("SELECT 1")
+        thread.join()
+    assert caught.value.detail == "it answered with error 501; is it Trino?"
