@@ -97,6 +97,22 @@ def test_every_error_and_exit_code_is_documented() -> None:
     assert not [code for code in ExitCode if f"\n| {int(code)} | " not in text]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        DOCS / "client.md",
+        DOCS / "extracts.md",
+        REFERENCE / "http.md",
+        *sorted((DOCS / "runbooks").glob("*.md")),
+    ],
+    ids=lambda page: page.stem,
+)
+def test_the_error_codes_that_a_page_names_exist(page: Path) -> None:
+    """On these pages, whatever has a code's form is one."""
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", page.read_text()))
+    assert named <= all_errors().keys()
+
+
 def test_every_route_is_documented() -> None:
     text = (REFERENCE / "http.md").read_text()
     api = create_app(Tables([]), ServingSettings()).api
