@@ -117,7 +117,7 @@ LINES: Final[dict[str, Line]] = {
     "quarantine-kept": Line("a bad record's file becomes part of the quarantine", DROP, "behaviour/test_quarantine.py::test_bad_records_are_in_quarantine_and_in_the_dead_letter_topic_before_the_batch_commits"),
     "dead-letters-acknowledged": Line("no batch commits before its dead letters are acknowledged", DROP, "behaviour/test_quarantine.py::test_a_dead_letter_that_cannot_be_written_holds_its_batch_back"),
     "breakers": Line("too many bad records stop before they are put aside", DROP, "behaviour/test_quarantine.py::test_too_many_bad_records_stop_ingest_until_the_limit_is_raised"),
-    "fail-stage": Line("a stage that fails stops", ('policy.on_error.of(first.stage) == "fail"', "False"), "ingest/batch/test_bad_records.py::test_a_stage_that_fails_stops_on_its_first_record_and_other_stages_do_not"),
+    "fail-stage": Line("a stage that fails stops", ('policy.on_error.of(first.stage) == "fail"', "False"), "ingest/batch/test_bad_records.py::test_a_stage_that_fails_stops_on_its_records_and_other_stages_do_not"),
     "replay-topic-id": Line("a record of a replaced topic is not replayed", NEVER, "ingest/replay/test_replay.py::test_a_record_of_another_log_or_beyond_the_seam_is_refused"),
     "replay-before-seam": Line("a record that ingest will meet again is not replayed", NEVER, "ingest/replay/test_replay.py::test_a_record_of_another_log_or_beyond_the_seam_is_refused"),
     "replay-applied-once": Line("a record whose row is there is not applied again", NEVER, "ingest/replay/test_replay.py::test_the_tables_row_decides_where_it_is_the_record_or_a_newer_one_of_its_partition"),
