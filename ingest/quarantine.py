@@ -154,21 +154,23 @@ def open_quarantine(catalog: Catalog, name: str, identifier: str) -> Table:
 
 def bad_records(chunk: RecordChunk, topic_ids: Mapping[str, str], bad: Sequence[Bad]) -> pa.Table:
     """The bad records of a chunk as ``SCHEMA``, in offset order."""
-    headers = [_headers(chunk, record.index) for record in bad]
-    columns: list[Sequence[object]] = [
-        [chunk.topic] * len(bad),
-        [topic_ids[chunk.topic]] * len(bad),
-        [chunk.partition] * len(bad),
-        [chunk.offsets[record.index] for record in bad],
-        [chunk.timestamps_ms[record.index] * 1000 for record in bad],
-        [record.stage.value for record in bad],
-        [record.reason for record in bad],
-        [chunk.keys[record.index] for record in bad],
-        [chunk.values[record.index] for record in bad],
-        [pairs and [{"name": name, "value": value} for name, value in pairs] for pairs in headers],
-    ]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_pylist([_row(chunk, topic_ids[chunk.topic], record) for record in bad], SCHEMA)
+
+
+def _row(chunk: RecordChunk, topic_id: str, record: Bad) -> dict[str, object]:
+    headers = _headers(chunk, record.index)
+    return {
+        "topic": chunk.topic,
+        "topic_id": topic_id,
+        "partition": chunk.partition,
+        "offset": chunk.offsets[record.index],
+        "timestamp": chunk.timestamps_ms[record.index] * 1000,
+        "stage": record.stage.value,
+        "reason": record.reason,
+        "key": chunk.keys[record.index],
+        "value": chunk.values[record.index],
+        "headers": headers and [{"name": name, "value": value} for name, value in headers],
+    }
 
 
 def _headers(chunk: RecordChunk, index: int) -> list[tuple[str, bytes | None]] | None:

@@ -12,7 +12,7 @@ Rows that were deleted do not count, so a file with few live rows left goes with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,21 +34,25 @@ def files_to_merge(files: Sequence[DataFile], live: Mapping[str, int], rows: int
     any case: it just goes. Files that a compaction holds stay.
     """
     free = [file for file in files if not file.is_held]  # safety: held-files-stay
+    free.sort(key=lambda file: live[file.path])
     merged = [file for file in free if not live[file.path]]
-    rest = sorted((file for file in free if live[file.path]), key=lambda file: live[file.path])
-    room_bytes = MERGED_BYTES_MAX
+    rest = free[len(merged) :]
+    taken: list[DataFile] = []
     while True:
-        tier = _tier(rows)
-        taken: list[DataFile] = []
-        for file in rest:
-            if _tier(live[file.path]) <= tier and file.bytes <= room_bytes:
-                taken.append(file)
-                room_bytes -= file.bytes
-        if len(taken) < FANOUT - 1:
-            return merged
-        merged += taken
-        rest = [file for file in rest if file not in taken]
-        rows += sum(live[file.path] for file in taken)
+        before = len(taken)
+        tier = _tier(rows + sum(live[file.path] for file in taken))
+        taken = list(_up_to(tier, rest, live))
+        if len(taken) - before < FANOUT - 1:
+            return [*merged, *taken[:before]]
+
+
+def _up_to(tier: int, smallest_first: Sequence[DataFile], live: Mapping[str, int]) -> Iterator[DataFile]:
+    """The files of the tier and of those below that one batch merges. Those of a lower tier come first."""
+    room_bytes = MERGED_BYTES_MAX
+    for file in smallest_first:
+        if _tier(live[file.path]) <= tier and file.bytes <= room_bytes:
+            room_bytes -= file.bytes
+            yield file
 
 
 def _tier(rows: int) -> int:

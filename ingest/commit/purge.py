@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyarrow.fs import FileSelector, FileSystem, FileType
+from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, RESTError, ValidationError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
@@ -80,7 +80,6 @@ def _why_not(table: Table) -> str | None:
 def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
     """Tables of the catalog whose place is one of ours, above it or below it."""
     leaving = {table.name() for table in tables}
-    ours = [(table, place_of(table.location()).split("/")) for table in tables]
     try:
         for identifier in _identifiers(catalog):
             if identifier in leaving:
@@ -94,10 +93,8 @@ def _neighbours(catalog: Catalog, tables: Sequence[Table]) -> Iterator[tuple[Tab
                 yield tables[0], f"where the files of {other} are can't be read: {first_line(error)}"
                 continue
             for place in places:
-                theirs = place_of(place).split("/")
-                for table, mine in ours:
-                    shared = min(len(mine), len(theirs))
-                    if mine[:shared] == theirs[:shared]:  # safety: purge-neighbours
+                for table in tables:
+                    if _overlap(place_of(table.location()), place_of(place)):  # safety: purge-neighbours
                         yield table, f"{other} has files at {place}"
     except (SQLAlchemyError, OSError, RESTError) as error:
         yield tables[0], f"the catalog can't say which tables have files there: {first_line(error)}"
@@ -107,28 +104,36 @@ def _places(table: Table) -> list[str]:
     return [table.location(), *(table.properties[path] for path in _PATHS if path in table.properties)]
 
 
+def _overlap(one: str, other: str) -> bool:
+    """Whether they are one place, or one of them lies within the other."""
+    return all(mine == theirs for mine, theirs in zip(one.split("/"), other.split("/"), strict=False))
+
+
 def _stranger(table: Table, leaving: Collection[UUID]) -> str | None:
     """Metadata in the table's rooms that is of another table."""
     files, path = filesystem_of(table.io, table.location())
     own = {entry.metadata_file for entry in table.metadata.metadata_log} | {table.metadata_location}
-    names = {
-        place_of(location).rpartition("/")[2] for location in own
-    }  # each begins with a number and holds a random one
+    # Each name begins with a number and holds a random one.
+    names = {place_of(location).rpartition("/")[2] for location in own}
     location = table.location().rstrip("/")
     try:
-        for room in ROOMS:
-            for info in files.get_file_info(FileSelector(f"{path}/{room}", True, recursive=True)):
-                if info.type != FileType.File or not info.base_name.endswith(_METADATA):
-                    continue
-                place = f"{location}{info.path[len(path) :]}"
-                if info.base_name in names and info.path == f"{path}/metadata/{info.base_name}":
-                    continue
-                metadata = FromInputFile.table_metadata(table.io.new_input(place))
-                if metadata.table_uuid not in leaving:  # safety: purge-strangers
-                    return f"{place} is of another table"
+        for info in _metadata_below(files, path):
+            if info.base_name in names and info.path == f"{path}/metadata/{info.base_name}":
+                continue
+            place = f"{location}{info.path[len(path) :]}"
+            metadata = FromInputFile.table_metadata(table.io.new_input(place))
+            if metadata.table_uuid not in leaving:  # safety: purge-strangers
+                return f"{place} is of another table"
     except (OSError, ValueError, ValidationError) as error:
         return f"whose files lie there can't be read: {first_line(error)}"
     return None
+
+
+def _metadata_below(files: FileSystem, path: str) -> Iterator[FileInfo]:
+    for room in ROOMS:
+        for info in files.get_file_info(FileSelector(f"{path}/{room}", True, recursive=True)):
+            if info.type == FileType.File and info.base_name.endswith(_METADATA):
+                yield info
 
 
 def _identifiers(catalog: Catalog, namespace: Identifier = ()) -> Iterator[Identifier]:

@@ -35,17 +35,18 @@ def contested(result: BatchResult) -> bool:
 def warn_of_contested_keys(definition: LiveTable, result: BatchResult) -> None:
     """Log how many keys there are, an example and its partitions, and what there is to do."""
     conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
-    one = next((one for one in conflicts if one.conflict_example is not None), None)
-    if one is None or one.conflict_example is None:
+    examples = ((done.conflict_example, done.conflict_places) for done in conflicts)
+    example, places = next(((key, places) for key, places in examples if key is not None), (None, ()))
+    if example is None:
         return
-    is_one_topic = len({topic for topic, _ in one.conflict_places}) == 1
+    is_one_topic = len({topic for topic, _ in places}) == 1
     _logger.warning(
         "keys in several partitions",
         extra=fields(
             table=definition.name,
             keys=sum(done.keys_in_several_partitions for done in conflicts),
-            example=named_columns(definition, one.conflict_example),
-            partitions=", ".join(f"{topic}/{partition}" for topic, partition in one.conflict_places),
+            example=named_columns(definition, example),
+            partitions=", ".join(f"{topic}/{partition}" for topic, partition in places),
             advice=(_GREW if is_one_topic else _TOPICS) + _DOCS,  # no command: `next` would leave it out
         ),
     )

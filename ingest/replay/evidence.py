@@ -21,7 +21,14 @@ from thermocline.iceberg.lineage import Link, links_back
 from thermocline.iceberg.reading import DecidingTimes
 from thermocline.ingest.batch.probe import probe
 from thermocline.ingest.batch.stored_rows import rows_at
-from thermocline.ingest.replay.judgement import CandidateEvidence, Found, Origin, TableContext, batch_before
+from thermocline.ingest.replay.judgement import (
+    SETTLED,
+    CandidateEvidence,
+    Found,
+    Origin,
+    TableContext,
+    batch_before,
+)
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.reading import Place, Reading
     from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.quarantine import SeenRecords
-    from thermocline.ingest.replay.judgement import Candidate
+    from thermocline.ingest.replay.judgement import Candidate, Judgement
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
@@ -84,8 +91,10 @@ class LogEvidence:
         if origin.place not in last or last[origin.place].origin.offset < origin.offset:
             last[origin.place] = found
 
-    def settle(self, candidate: Candidate) -> None:
-        """Take up a candidate that leaves the quarantine: the table is as if it had taken it in."""
+    def note(self, candidate: Candidate, verdict: Judgement | None) -> None:
+        """Take up a verdict: if it settles the candidate, the table is as if it had taken the record in."""
+        if verdict is None or verdict.outcome not in SETTLED:  # safety: replay-settled-ones-count
+            return
         origin, waiting = candidate.origin, self.waiting.get(candidate.key, {})
         self.add(candidate.key, _as_found(candidate))
         if origin.place in waiting and waiting[origin.place].is_at(origin):

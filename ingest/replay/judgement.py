@@ -232,6 +232,13 @@ def judge_by_log(
         return _refused(reason)
     if row is not None and _is_unexplained(row, origin, evidence, reading):  # safety: replay-row-unexplained
         return _refused(f"the row comes from {row}, which should be newer, and the log does not show it")
+    return _judge_by_batch(origin, row, evidence, reading)
+
+
+def _judge_by_batch(
+    origin: Origin, row: Origin | None, evidence: CandidateEvidence, reading: Reading
+) -> Judgement:
+    """What the fold says of the record among those of its key that were read in the same batch."""
     rivals = [one for one in evidence.last if _batch(one.origin, reading) == _batch(origin, reading)]
     winner = max(rivals, key=lambda one: _order(one.origin, evidence.times_ms))
     if winner.origin.is_at(origin):  # safety: replay-folded

@@ -259,40 +259,24 @@ class Replay:
 
     def _judge(self, rows: Sequence[Row]) -> Judged:
         context = self.context()
-        by_place = {_origin(row): judge_by_place(_origin(row), context) for row in rows}
-        verdicts = {origin: verdict for origin, verdict in by_place.items() if verdict is not None}
+        verdicts = _given((origin, judge_by_place(origin, context)) for origin in map(_origin, rows))
         readable = [row for row in rows if _origin(row) not in verdicts]
         records = self._decode(readable, verdicts)
         with store_named(self.definition.name):
             found = live_rows(self.table.io, self.definition, self.files, records)
-        live: dict[bytes, Origin | None] = {**found}
-        open_questions, settled = [], []
-        for candidate in _candidates(records, context):
-            verdict = judge_by_table(candidate, live.get(candidate.key), context)
-            if verdict is None:
-                open_questions.append(candidate)
-            else:
-                verdicts[candidate.origin] = verdict
-                if verdict.outcome in SETTLED:
-                    settled.append(candidate)
+        candidates = _candidates(records, context)
+        verdicts |= _given(
+            (one.origin, judge_by_table(one, found.get(one.key), context)) for one in candidates
+        )
+        open_questions = [one for one in candidates if one.origin not in verdicts]
         if open_questions:
             evidence = self._read_log(open_questions, readable, found, context)
-            for candidate in settled:
-                evidence.settle(candidate)
+            for one in candidates:
+                evidence.note(one, verdicts.get(one.origin))
             # By now the topic may have been recreated, and tombstones have grown old.
             context = replace(self.context(), starts=context.starts)
-            # safety: replay-newest-first
-            in_order = newest_first(open_questions, context.reading, evidence.times_ms)
-            for candidate in in_order:
-                verdict = _verdict(candidate, live, evidence, context)
-                verdicts[candidate.origin] = verdict
-                if verdict.outcome in SETTLED:  # safety: replay-settled-ones-count
-                    evidence.settle(candidate)
-                if verdict.outcome is Outcome.APPLIED:
-                    live[candidate.key] = None if candidate.is_tombstone else candidate.origin
-        is_applied = [
-            verdicts[one.origin].outcome is Outcome.APPLIED for one in _candidates(records, context)
-        ]
+            verdicts |= _judged_by_log(open_questions, found, evidence, context)
+        is_applied = [verdicts[one.origin].outcome is Outcome.APPLIED for one in candidates]
         return Judged(verdicts, records.filter(pa.array(is_applied, pa.bool_())))
 
     def context(self) -> TableContext:
@@ -401,12 +385,9 @@ class Replay:
 
 def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[Row]]:
     """The records, as many at a time as are judged together, of the quarantine as it is when this begins."""
-    chosen = None if wanted is None else set(wanted)
     rows: list[Row] = []
     held_bytes = 0
-    for row in read_rows(quarantine, _COLUMNS, None if wanted is None else places_filter(wanted)):
-        if chosen is not None and place_of(row) not in chosen:
-            continue
+    for row in _rows(quarantine, wanted):
         rows.append(row)
         held_bytes += len(row["key"] or b"") + len(row["value"] or b"")
         if len(rows) >= ROUND_RECORDS_MAX or held_bytes >= ROUND_BYTES_MAX:
@@ -414,6 +395,39 @@ def _rounds(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[list[
             rows, held_bytes = [], 0
     if rows:
         yield rows
+
+
+def _rows(quarantine: Table, wanted: Sequence[Place] | None) -> Iterator[Row]:
+    if wanted is None:
+        return read_rows(quarantine, _COLUMNS)
+    chosen = set(wanted)
+    rows = read_rows(quarantine, _COLUMNS, places_filter(wanted))
+    return (row for row in rows if place_of(row) in chosen)
+
+
+def _given(verdicts: Iterable[tuple[Origin, Judgement | None]]) -> dict[Origin, Judgement]:
+    """Those of the verdicts that there are."""
+    return {origin: verdict for origin, verdict in verdicts if verdict is not None}
+
+
+def _judged_by_log(
+    candidates: Sequence[Candidate],
+    found: Mapping[bytes, Origin],
+    evidence: LogEvidence,
+    context: TableContext,
+) -> dict[Origin, Judgement]:
+    """The verdicts on candidates, each by what the newer ones of its key are found to be."""
+    live: dict[bytes, Origin | None] = {**found}
+    verdicts: dict[Origin, Judgement] = {}
+    # safety: replay-newest-first
+    in_order = newest_first(candidates, context.reading, evidence.times_ms)
+    for candidate in in_order:
+        verdict = _verdict(candidate, live, evidence, context)
+        verdicts[candidate.origin] = verdict
+        evidence.note(candidate, verdict)
+        if verdict.outcome is Outcome.APPLIED:
+            live[candidate.key] = None if candidate.is_tombstone else candidate.origin
+    return verdicts
 
 
 def _verdict(
@@ -428,7 +442,7 @@ def _verdict(
     )
 
 
-def _candidates(records: pa.Table, context: TableContext) -> Iterable[Candidate]:
+def _candidates(records: pa.Table, context: TableContext) -> list[Candidate]:
     columns = (records.column(KEY).to_pylist(), records.column(TOMBSTONE).to_pylist(), are_partial(records))
     return [
         Candidate(origin, *facts)

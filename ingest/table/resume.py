@@ -175,10 +175,10 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
         return NewTopics()
     new = new_topics(Log(settings.kafka), added, settings.table(name).start)
     oldest_first = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
-    states = [state for one in oldest_first if (state := link_of(one).state) is not None]
+    states = [link_of(one).state for one in oldest_first]
     starts = new.starts
     for topic, topic_id in new.topic_ids.items():
-        joined = next((state for state in states if state.topic_ids.get(topic) == topic_id), None)
+        joined = next((one for one in states if one and one.topic_ids.get(topic) == topic_id), None)
         if joined is not None:
             others = set(joined.seam.topics) - {topic}
             starts = starts.without([topic]).merged_max(joined.seam.without(others))
