@@ -349,18 +349,8 @@ class HotTier:
             return False
         if before.complete_from_ms > tombstones_from_ms:  # safety: hot-complete-continued
             return False
-        if not all((self.folder / listed.name).exists() for listed in before.generations):
-            return False  # a writer that opens it would create it, empty
-        try:
-            failpoint("hot.open")
-            generations = [
-                Generation(self.folder / listed.name, listed.map_bytes, is_writer=True)
-                for listed in before.generations
-            ]
-            metas = [generation.meta() for generation in generations]
-        except lmdb.Error:
-            return False
-        if not start.at_least(Meta(0, covered_by(metas)).start):
+        generations, metas = self._opened(before)
+        if not metas or not start.at_least(Meta(0, covered_by(metas)).start):
             return False
         self._generations = generations
         self._meta = metas[-1]
@@ -370,6 +360,20 @@ class HotTier:
         if new:
             self.extend(Seam(new), times)
         return True
+
+    def _opened(self, manifest: HotManifest) -> tuple[list[Generation], list[Meta]]:
+        """The generations that it lists, and what they say of themselves; none if one can't be used."""
+        if not all((self.folder / listed.name).exists() for listed in manifest.generations):
+            return [], []  # a writer that opens it would create it, empty
+        try:
+            failpoint("hot.open")
+            generations = [
+                Generation(self.folder / listed.name, listed.map_bytes, is_writer=True)
+                for listed in manifest.generations
+            ]
+            return generations, [generation.meta() for generation in generations]
+        except lmdb.Error:
+            return [], []
 
     def _begin(
         self, before: HotManifest | None, start: Seam, times: PartitionTimes, tombstones_from_ms: int

@@ -181,8 +181,14 @@ async def file(
             if manifest is None:  # cancelled just now
                 raise NotFound.of_job(job.table, f"{id}/{name}")
             return Response(manifest, headers=headers, media_type=media_type)
-        rest = _REST.fullmatch(range or "") if if_range in (None, headers["ETag"]) else None
-        return await _streamed(files, found, int(rest[1]) if rest else 0, headers, media_type)
+        start = _start(range or "") if if_range in (None, headers["ETag"]) else 0
+        return await _streamed(files, found, start, headers, media_type)
+
+
+def _start(wanted: str) -> int:
+    """The first byte that a Range asks for, 0 for one of another form than clients use to continue."""
+    rest = _REST.fullmatch(wanted)
+    return int(rest[1]) if rest else 0
 
 
 async def _streamed(

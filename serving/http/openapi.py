@@ -76,9 +76,7 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
                     method: _of_table(operation, path, labels[name], definition, schemas)
                     for method, operation in operations.items()
                 }
-    for operations in paths.values():
-        for operation in operations.values():
-            _name_problems(operation["responses"])
+    _name_problems(paths)
     used = _used(paths, schemas)
     components = {name: {**_untitled(schemas[name]), "title": name} for name in sorted(used)}
     return {**document, "paths": _untitled(paths), "components": {"schemas": components}}
@@ -209,10 +207,12 @@ def _object(properties: Document) -> Document:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _name_problems(responses: Document) -> None:
+def _name_problems(paths: Document) -> None:
     """Errors are problems. FastAPI's own, of parameters that take any text, can't happen."""
-    for status, response in list(responses.items()):
-        if _references(response) == {"HTTPValidationError"}:
-            del responses[status]
-        elif int(status) >= 400:
-            response["content"] = {PROBLEM_TYPE: response["content"]["application/json"]}
+    for operation in chain.from_iterable(operations.values() for operations in paths.values()):
+        responses = operation["responses"]
+        for status, response in list(responses.items()):
+            if _references(response) == {"HTTPValidationError"}:
+                del responses[status]
+            elif int(status) >= 400:
+                response["content"] = {PROBLEM_TYPE: response["content"]["application/json"]}

@@ -228,10 +228,7 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
         return _of_validation(scope, error)
     where = f"{scope['method']} {scope['path']}"
     if isinstance(error, ThermoclineError):
-        is_kept = _facts_of(error) != error.facts()
-        if error.status >= SERVER_ERROR and (
-            is_kept or not error.retryable or isinstance(error, StorageFailed)
-        ):
+        if _is_logged(error):
             cause = error.cause or str(error.__cause__ or "") or None
             extra = fields(code=error.code, path=where, detail=error.what, cause=cause)
             log.error("request failed", extra=extra)
@@ -244,6 +241,14 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
     unforeseen = InternalError(detail=f"request {request_id} failed", where=where)
     unforeseen.__cause__ = error
     return unforeseen
+
+
+def _is_logged(error: ThermoclineError) -> bool:
+    """Whether the server is to blame: not only for the moment, or for what the answer leaves out."""
+    is_kept = _facts_of(error) != error.facts()
+    return error.http_status >= SERVER_ERROR and (
+        is_kept or not error.retryable or isinstance(error, StorageFailed)
+    )
 
 
 def _of_framework(scope: Scope, error: HTTPException) -> ThermoclineError:

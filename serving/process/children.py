@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import math
 import os
 import signal
 import threading
@@ -74,9 +75,9 @@ class Child:
         is_listening, process = self.is_listening, self.process
         return is_listening is not None and process is not None and is_listening(process.pid)
 
-    def is_same_as(self, other: Child) -> bool:
-        """Whether it does what the other one is to do."""
-        return (self.name, self.serves) == (other.name, other.serves)
+    def is_among(self, others: Iterable[Child]) -> bool:
+        """Whether it does what one of the others is to do."""
+        return any((self.name, self.serves) == (one.name, one.serves) for one in others)
 
     def _note_death(self, process: Forked, now: float) -> None:
         pause_seconds = self.back_off.after(now - self.started_at)
@@ -105,10 +106,9 @@ class Children:
         stop, is_reload_due = threading.Event(), threading.Event()
         has_terminal = _has_terminal()
         with _handled({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: is_reload_due}):
-            is_announced = is_overdue = False
-            began_at = self._clock.monotonic()
+            is_announced, overdue_at = False, self._clock.monotonic() + READY_SECONDS_MAX
             while not stop.is_set():
-                self._tend(is_announced or is_overdue)
+                self._tend(is_background_due=math.isinf(overdue_at))
                 if is_reload_due.is_set():
                     is_reload_due.clear()
                     if has_terminal and not _has_terminal():  # it was closed, and nobody asked for anything
@@ -117,13 +117,11 @@ class Children:
                         self._replace(wanted, stop)
                 if not is_announced and is_ready(url):
                     log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
-                    is_announced = True
-                if not (is_announced or is_overdue) and (
-                    self._clock.monotonic() - began_at > READY_SECONDS_MAX
-                ):
+                    is_announced, overdue_at = True, math.inf
+                if self._clock.monotonic() > overdue_at:
                     problems = _unready(url) or ["no API process answers"]
                     log.warning("the server is not ready", extra=fields(problems="; ".join(problems)))
-                    is_overdue = True
+                    overdue_at = math.inf
                 stop.wait(WATCH_SECONDS)
 
     def stop(self) -> None:
@@ -145,13 +143,13 @@ class Children:
         What is the same goes on. Tailers and the like end before others begin, since these may have the same
         table; those that listen only end once the others do, so that requests are answered all the time.
         """
-        kept = [child for child in self._children if any(child.is_same_as(one) for one in wanted)]
+        kept = [child for child in self._children if child.is_among(wanted)]
         going = [child for child in self._children if child not in kept]
-        new = [child for child in wanted if not any(child.is_same_as(one) for one in kept)]
-        _stop(_processes(child for child in going if child.is_listening is None))
+        new = [child for child in wanted if not child.is_among(kept)]
+        old = _that_listen(going)
+        _stop(_processes(child for child in going if child not in old))
         self._children = [*kept, *new]
-        old = [child for child in going if child.is_listening is not None]
-        self._await_listening([child for child in new if child.is_listening is not None], stop)
+        self._await_listening(_that_listen(new), stop)
         kill_at = self._clock.monotonic() + STOP_SECONDS
         for process in _processes(old):
             process.send(signal.SIGTERM)
@@ -198,6 +196,10 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def _that_listen(children: Iterable[Child]) -> list[Child]:
+    return [child for child in children if child.is_listening is not None]
 
 
 def _processes(children: Iterable[Child]) -> list[Forked]:

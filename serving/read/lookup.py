@@ -137,9 +137,7 @@ class TableReader:
         if stamp is None or stamp == self._stamp:
             return False
         before = self._cold
-        if self._latest is None or self._latest[0] != stamp:
-            self._latest = stamp, self._snapshots.latest(before.index if before else None)
-        index = self._latest[1]
+        index = self._index_of(stamp)
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
@@ -151,6 +149,12 @@ class TableReader:
         self._cold = side
         self._stamp, self._latest = stamp, None
         return True
+
+    def _index_of(self, stamp: Any) -> ColdIndex | None:
+        """The newest snapshot, read once for each stamp, however often the hot tier does not fit it yet."""
+        if self._latest is None or self._latest[0] != stamp:
+            self._latest = stamp, self._snapshots.latest(self._cold.index if self._cold else None)
+        return self._latest[1]
 
     def _renew_reader(self) -> None:
         """Another one after a failure, if the catalog grants something else of the store by now."""
@@ -421,17 +425,20 @@ class TableReader:
         if last is not None and is_same_snapshot and last.hot_end == view.end:
             self._reached = replace(last, start=view.start, hot_end=view.end)
             return self._reached
+        self._reached = self._reach_more(index, view, last)
+        return self._reached
+
+    def _reach_more(self, index: ColdIndex, view: HotView, last: Reached | None) -> Reached:
+        """As `_reach`, of another snapshot or a hot tier that goes on. Raises `NotReady` if it goes back."""
         end = view.end.merged_max(index.seam)
-        is_comparable = last is not None and _is_same_log(index, last.index)
         # safety: behind-earlier-answers
-        if last is not None and is_comparable and not end.at_least(last.read_point.end):
+        if last is not None and _is_same_log(index, last.index) and not end.at_least(last.read_point.end):
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
         number = next(self._point_numbers)  # unique, whichever thread looks
         has_all = _has_all_partitions(index, view)
-        self._reached = Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
-        return self._reached
+        return Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
 
 
 def _warmed(file: ColdFile) -> tuple[Path, Deletes | None]:

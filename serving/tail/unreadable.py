@@ -34,14 +34,19 @@ class Unreadable:
 
     def note(self, chunk: RecordChunk, bad: Sequence[Bad], lacks_schema: bool) -> None:
         """Takes up the bad records of a chunk; ``lacks_schema``: of some of its records."""
-        place = (chunk.topic, chunk.partition)
-        committed = [one for one in bad if chunk.offsets[one.index] < self.seam.get(place)]
-        self.digest = merged(self.digest, digest_of(*place, (chunk.offsets[one.index] for one in committed)))
+        committed = _before(self.seam, chunk, bad)
+        offsets = (chunk.offsets[one.index] for one in committed)
+        self.digest = merged(self.digest, digest_of(chunk.topic, chunk.partition, offsets))
         if committed and not self.first:
             self.first = _worded(chunk, committed[0])
-        answered = [one for one in bad if chunk.offsets[one.index] < self.answer_end.get(place)]
+        answered = _before(self.answer_end, chunk, bad)
         if lacks_schema and answered and not self.without_schema:
             self.without_schema = _worded(chunk, answered[0])
+
+
+def _before(end: Seam, chunk: RecordChunk, bad: Sequence[Bad]) -> list[Bad]:
+    until = end.get((chunk.topic, chunk.partition))
+    return [one for one in bad if chunk.offsets[one.index] < until]
 
 
 def _worded(chunk: RecordChunk, bad: Bad) -> str:

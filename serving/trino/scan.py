@@ -107,28 +107,29 @@ def columns_of(
 ) -> list[tuple[pa.Array, str]]:
     """The columns wanted of such rows, with the connector's types. Raises KeyError for an unknown one."""
     known = {one.name: one for one in hot_columns(definition)}
-    kept = {says: name for name, says in kept_columns(definition).items()}
     keys, deleted, payloads = (rows.column(name).combine_chunks() for name in _ROWS.names)
-    declared = [known[name] for name in wanted if name != DELETED and name not in HIDDEN and name not in kept]
-    absent = absent_columns(rows) if kept.keys() & set(wanted) else {}
+    hidden = dict(zip(HIDDEN, (scan.snapshot_id, scan.token, scan.scans, scan.servers), strict=True))
+    served = {DELETED: (deleted, "boolean")}
+    served |= {says: (flags, "boolean") for says, flags in _kept(definition, rows, wanted).items()}
+    for name in hidden.keys() & set(wanted):
+        served[name] = pa.repeat(pa.scalar(hidden[name], pa.int64()), len(rows)), "bigint"
+    declared = [known[name] for name in wanted if name not in served]
     values = {
         **_key_values(definition, keys, declared),
         **_payload_values(definition, payloads, deleted, declared),
     }
-    asked = dict(zip(HIDDEN, (scan.snapshot_id, scan.token, scan.scans, scan.servers), strict=True))
-    served: list[tuple[pa.Array, str]] = []
-    for name in wanted:
-        if name == DELETED:
-            served.append((deleted, "boolean"))
-        elif name in kept:
-            flags = absent.get(kept[name])  # safety: trino-kept-columns
-            served.append((pa.array(np.zeros(len(rows), np.bool_) if flags is None else flags), "boolean"))
-        elif name in asked:
-            served.append((pa.repeat(pa.scalar(asked[name], pa.int64()), len(rows)), "bigint"))
-        else:
-            column = known[name]
-            served.append((as_served(values[column.column.name], column.column.type), column.type))
-    return served
+    for one in declared:
+        served[one.name] = as_served(values[one.column.name], one.column.type), one.type
+    return [served[name] for name in wanted]
+
+
+def _kept(definition: LiveTable, rows: pa.Table, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    """Of each row, whether no hot record sets the columns that the wanted ones tell this of."""
+    kept = {says: name for name, says in kept_columns(definition).items() if says in wanted}
+    absent = absent_columns(rows) if kept else {}
+    none = np.zeros(len(rows), np.bool_)
+    # safety: trino-kept-columns
+    return {says: pa.array(absent.get(name, none)) for says, name in kept.items()}
 
 
 def _key_values(definition: LiveTable, keys: pa.Array, wanted: Sequence[HotColumn]) -> dict[str, pa.Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,17 +54,19 @@ def _fixed(predicate: Predicate) -> Iterator[tuple[str, Sequence[Any]]]:
     """The columns that have one of a few values in all rows for which a condition is true."""
     match predicate:
         case Every(conditions):
-            for condition in conditions:
-                yield from _fixed(condition)
+            yield from chain.from_iterable(map(_fixed, conditions))
         case Either(conditions):
-            each = [dict(_fixed(one)) for one in conditions]
-            for name in each[0]:
-                if all(name in one for one in each):
-                    yield name, tuple(dict.fromkeys(value for one in each for value in one[name]))
+            yield from _fixed_by_each([dict(_fixed(one)) for one in conditions])
         case Comparison(column, "=", Value(value)):
             yield column.name, (value,)
         case OneOf(column, values):
             yield column.name, tuple(dict.fromkeys(value.of for value in values))
+
+
+def _fixed_by_each(each: Sequence[Mapping[str, Sequence[Any]]]) -> Iterator[tuple[str, Sequence[Any]]]:
+    for name in each[0]:
+        if all(name in one for one in each):
+            yield name, tuple(dict.fromkeys(value for one in each for value in one[name]))
 
 
 def _prefixes(definition: LiveTable, fixed: Mapping[str, Sequence[Any] | None]) -> tuple[bytes, ...] | None:
