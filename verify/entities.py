@@ -6,7 +6,7 @@ the rows at any later read point follow, whichever snapshot the answer was given
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,30 +160,23 @@ class Entities:
         """Drops what no read point from there on needs: of a key in one partition all but the last."""
         for entity, by_key in self._records.items():
             for key, known in by_key.items():
-                row = self._cold.get(entity, {}).get(key)
-                places = {one.place for one in (*known, *([row] if row is not None else []))}
-                if len(places) > 1:
-                    continue  # which of them was committed last is asked again
-                (place,) = places
-                assert place is not None
-                if self.definition.merging.is_ordered:
-                    by_key[key] = self._still_needed(known, before.get(place))
-                    self.records -= len(known) - len(by_key[key])
-                    continue
-                is_passed = [one.offset < before.get(place) for one in known]
-                last = max((one.offset for one in known if one.offset < before.get(place)), default=-1)
-                self.records -= sum(is_passed) - (last >= 0)
-                passed = [one for one in known if one.offset < before.get(place)]
-                kept = [one for one in known if one.offset > last]
-                by_key[key] = [*([_in_order(passed, row)] if passed else []), *kept]
+                by_key[key] = self._still_needed(known, self._cold.get(entity, {}).get(key), before)
+                self.records -= len(known) - len(by_key[key])
 
-    def _still_needed(self, known: Sequence[_Known], before: int) -> list[_Known]:
-        """Of records of one partition, those from an offset on, and of the others the highest."""
-        passed = [one for one in known if one.offset < before]
-        highest = [max(passed, key=lambda one: (one.sequence, one.offset))] if passed else []
-        if highest and highest[0].row is None:  # it may be forgotten, and then those count that lost
-            return list(known)
-        return [*highest, *(one for one in known if one.offset >= before)]
+    def _still_needed(self, known: list[_Known], row: _Known | None, before: Seam) -> list[_Known]:
+        """Of a key's records, those from there on, and one for all the others."""
+        if len({one.place for one in (*known, row) if one is not None}) > 1:
+            return known  # which of them was committed last is asked again
+        in_order = sorted(known, key=lambda one: one.offset)
+        passed = _before(before, in_order)
+        if not passed:
+            return known
+        if not self.definition.merging.is_ordered:
+            return [_in_order(passed, row), *in_order[len(passed) :]]
+        highest = max(passed, key=lambda one: (one.sequence, one.offset))
+        if highest.row is None:  # it may be forgotten, and then those count that lost
+            return known
+        return [highest, *in_order[len(passed) :]]
 
     def rows_at(self, entity: bytes, point: ReadPoint, reading_at: ReadingAt) -> list[Row] | str:
         """The rows of an entity as natural values, sorted by key; or why that is not known."""
@@ -194,10 +187,7 @@ class Entities:
         cold, records = self._cold.get(entity, {}), self._records.get(entity, {})
         rows = []
         for key in sorted(cold.keys() | records.keys()):
-            read = [
-                one for one in records.get(key, ()) if one.place and one.offset < point.end.get(one.place)
-            ]
-            winner = self._winner(cold.get(key), read, point, reading_at)
+            winner = self._winner(cold.get(key), _before(point.end, records.get(key, ())), point, reading_at)
             if isinstance(winner, str):
                 return winner
             if winner is not None and winner.row is not None:
@@ -231,11 +221,7 @@ class Entities:
     ) -> _Known | str | None:
         if self.definition.merging.is_ordered:
             return self._highest(row, read)
-        last: dict[Place, _Known] = {}
-        for one in read:
-            assert one.place is not None
-            if one.place not in last or last[one.place].offset < one.offset:
-                last[one.place] = one
+        last = {one.place: one for one in sorted(read, key=lambda one: one.offset)}
         if not last:
             return row
         places = {*last, row.place} if row is not None else {*last}
@@ -245,7 +231,7 @@ class Entities:
             return _PARTIAL
         if not point.seam.at_least(self.base.seam):
             return _CONTESTED
-        return self._decided(last, point, reading_at(point.snapshot_id))
+        return self._decided(last.values(), point, reading_at(point.snapshot_id))
 
     def _highest(self, row: _Known | None, read: Sequence[_Known]) -> _Known | str | None:
         """The winner by sequence, where a delete in the table may have been forgotten meanwhile."""
@@ -261,12 +247,12 @@ class Entities:
             return _FORGOTTEN
         return winner
 
-    def _decided(
-        self, last: Mapping[Place, _Known], point: ReadPoint, reading: Reading | None
-    ) -> _Known | str:
+    def _decided(self, last: Iterable[_Known], point: ReadPoint, reading: Reading | None) -> _Known | str:
         """The winner of records in several partitions; those that a snapshot holds go by its commits."""
         ranks = []
-        for place, one in last.items():
+        for one in last:
+            place = one.place
+            assert place is not None
             is_hot = one.offset >= point.seam.get(place)
             if not is_hot and (reading is None or place not in reading.incarnations):
                 return _CONTESTED
@@ -310,6 +296,10 @@ class Entities:
         known = rows.column(SEQUENCE) if SEQUENCE in rows.column_names else None
         found: list[bytes] = (known or self.definition.merging.sequences(rows)).to_pylist()
         return found
+
+
+def _before(end: Seam, records: Sequence[_Known]) -> list[_Known]:
+    return [one for one in records if one.place and one.offset < end.get(one.place)]
 
 
 def _in_order(records: Sequence[_Known], row: _Known | None) -> _Known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,18 +121,16 @@ class FileHistory:
         state = step.link.state
         if state is None:
             return
-        added = sum(file.rows for file in step.appeared if file.content == "data")
-        gone = [file for file in step.disappeared if file.content == "data"]
-        after = self._deletes_after(step)
+        added, after = _rows(step.added), self._deletes_after(step)
         deleted = sum(_rows(files) - _rows(self._deletes.get(path, ())) for path, files in after.items())
-        kept = sum(file.rows - _rows(self._deletes.get(file.path, ())) for file in gone)
+        kept = _rows(step.removed) - _rows_deleted(step.removed, self._deletes)
         if step.link.is_rewrite:
             if added - deleted != kept:
                 facts = f"{added - deleted} rows in place of {kept}"
                 yield Finding("rows-not-accounted", f"{name_of(step.link)} only rewrites, and has {facts}")
             return
         # Deletes to remember are rows that are deleted as they are added.
-        hidden = sum(_rows(after.get(file.path, ())) for file in step.appeared if file.content == "data")
+        hidden = _rows_deleted(step.added, after)
         added, deleted = added - hidden, deleted - hidden
         applied, carried = state.counts.get("applied", 0), step.link.carried
         # Of the files that it merged, the rows that it did not carry over are those that it deleted.
@@ -185,6 +183,11 @@ def _ids(files: Iterable[ListedFile]) -> set[tuple[str, int]]:
 
 def _rows(files: Iterable[ListedFile]) -> int:
     return sum(file.rows for file in files)
+
+
+def _rows_deleted(files: Iterable[ListedFile], deletes: Mapping[str, Iterable[ListedFile]]) -> int:
+    """How many rows of data files are deleted."""
+    return sum(_rows(deletes.get(file.path, ())) for file in files)
 
 
 def _size(io: FileIO, path: str) -> int | None:

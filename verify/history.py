@@ -157,18 +157,7 @@ class _Records:
     def take(self, chunk: RecordChunk) -> None:
         if not len(chunk.offsets):
             return
-        # What orders a record is in its value, and without it the record would be bad.
-        if (
-            self._definition.has_key
-            and self._definition.key_from == "key"
-            and not self._definition.merging.is_ordered
-        ):
-            # Keys alone first: few records are of ours, and of a bad record the key may be readable.
-            keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))
-            indexes = np.searchsorted(chunk.offsets, keyed.column(OFFSET).to_numpy()).tolist()
-            names = dict(zip(indexes, keyed.column(KEY).to_pylist(), strict=True))
-        else:
-            indexes, names = list(range(len(chunk.offsets))), {}
+        indexes, names = self._to_decode(chunk)
         if not indexes:
             return
         values = [chunk.values[i] for i in indexes]
@@ -183,6 +172,20 @@ class _Records:
         for index, words in bad.items():
             if index in names:
                 self._tell(chunk, index, names[index], words)
+
+    def _to_decode(self, chunk: RecordChunk) -> tuple[list[int], dict[int, bytes]]:
+        """The indexes of the records that may be of ours; with their keys where these can be read alone."""
+        # What orders a record is in its value, and without it the record would be bad.
+        if (
+            self._definition.has_key
+            and self._definition.key_from == "key"
+            and not self._definition.merging.is_ordered
+        ):
+            # Keys alone first: few records are of ours, and of a bad record the key may be readable.
+            keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))
+            indexes = np.searchsorted(chunk.offsets, keyed.column(OFFSET).to_numpy()).tolist()
+            return indexes, dict(zip(indexes, keyed.column(KEY).to_pylist(), strict=True))
+        return list(range(len(chunk.offsets))), {}
 
     def _tell(self, chunk: RecordChunk, index: int, key: bytes, words: str) -> None:
         offset, at_ms, value = chunk.offsets[index], chunk.timestamps_ms[index], chunk.values[index]
@@ -202,6 +205,11 @@ class _Records:
         times = [chunk.timestamps_ms[i] for i in indexes]
         records = records_table(self._definition, decoded, chunk.topic, chunk.partition, offsets, times)
         return records.filter(pc.is_in(records.column(KEY), value_set=self._keys))
+
+
+# What is said of a row in a file that has just appeared, and of one that has turned into this.
+_STATES: Final = {True: "is live", False: "is deleted"}
+_TURNS: Final = {True: "is live again: its deletes are now", False: "is deleted by"}
 
 
 @dataclass(slots=True)
@@ -230,14 +238,12 @@ class _RowTracker:
         specs = spec_buckets(table)
         for number, step in enumerate(walk(self.io, lineage(table))):
             self.number = number
-            for file in step.disappeared:
-                if file.content == "data":
-                    self._gone(step, file)
-            for file in step.appeared:
-                if file.content == "data" and (keys := self._keys_in(file.part(specs))):
+            for file in step.removed:
+                self._gone(step, file)
+            for file in step.added:
+                if keys := self._keys_in(file.part(specs)):
                     self._find(step, file, keys)
-            touched = {file.referenced or file.path for file in (*step.appeared, *step.disappeared)}
-            concerned = [path for path in touched if path in self.rows and (path, 0) in step.live]
+            concerned = [path for path in step.touched if path in self.rows and (path, 0) in step.live]
             if concerned:
                 deletes = deletes_by_file(step.live.values())
                 for path in concerned:
@@ -275,18 +281,16 @@ class _RowTracker:
             for row in self.rows[stored.path]:
                 self._tell(step, row.key, f"the deletes of {self._short(stored.path)} can't be read", 1)
             return
-        is_new = {file.path for file in step.appeared}
+        is_new = any(file.path == stored.path for file in step.added)
+        appears = "appears, and " if self.number else ""
         by = ", ".join(self._short(one.path) for one in stored.deletes) or "nothing"
         for row in self.rows[stored.path]:
             was_live, row.is_live = row.is_live, row.position not in deleted
             place = f"row {row.position} of {self._short(stored.path)}, from {row.origin}"
-            if stored.path in is_new:
-                how = "is live" if row.is_live else "is deleted"
-                self._tell(step, row.key, f"{place}, {how if not self.number else 'appears, and ' + how}", 1)
-            elif was_live and not row.is_live:
-                self._tell(step, row.key, f"{place}, is deleted by {by}")
-            elif row.is_live and not was_live:
-                self._tell(step, row.key, f"{place}, is live again: its deletes are now {by}")
+            if is_new:
+                self._tell(step, row.key, f"{place}, {appears}{_STATES[row.is_live]}", 1)
+            elif was_live != row.is_live:
+                self._tell(step, row.key, f"{place}, {_TURNS[row.is_live]} {by}")
 
     def _tell(self, step: SnapshotFiles, key: bytes, words: str, order: int = 0) -> None:
         """A line; of one snapshot, what it deletes is told before what it adds."""

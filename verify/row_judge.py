@@ -218,7 +218,7 @@ class _Case:
     context: JudgeContext
 
     def verdict(self) -> KeyVerdict:
-        row, winner = self.row, self.possible[0] if self.possible else None
+        row = self.row
         if row.place is None:
             return self._of_no_record()
         if (verdict := self._beyond(row.place)) is not None:
@@ -230,14 +230,19 @@ class _Case:
         )
         if own is not None and (own in self.possible or self._is_replayed(own)):
             return self._same(own)
+        return self._against_winner(row.place)
+
+    def _against_winner(self, place: Place) -> KeyVerdict:
+        """Of a row whose record the log does not show, or shows as one that lost."""
+        row, winner = self.row, self.possible[0] if self.possible else None
         if winner is None or row.sequence > winner.sequence:
-            return self._unseen(row.place)
+            return self._unseen(place)
         if row.sequence < winner.sequence:
             is_forgotten = winner.is_tombstone and winner.timestamp < self.context.forgotten_before
             return KeyVerdict(reason=Reason.FORGOTTEN) if is_forgotten else self._late(winner)
         if self._is_suppressed():
             return KeyVerdict(is_suppressed=True)
-        return self._late(winner) if self._is_before(winner, row.place) else self._unseen(row.place)
+        return self._late(winner) if self._is_before(winner, place) else self._unseen(place)
 
     def _of_no_record(self) -> KeyVerdict:
         if self.context.reading.took_in:  # safety: verify-taken-in
@@ -290,9 +295,7 @@ class _Case:
         row, reading = self.row, self.context.reading
         if place == winner.place:
             return row.offset < winner.offset
-        if any(
-            not one.is_maybe and one.place == place and one.offset >= row.offset for one in self.last_records
-        ):
+        if self._is_followed(place, by_maybe=False):
             return True
         is_earlier_log = place[0] in reading.replaced and row.offset < (
             reading.incarnations[place].begins or 0
@@ -305,6 +308,13 @@ class _Case:
         # Its own time is all that is known of it: partition times may have been later.
         is_decided = reading.is_known(batch) and not reading.is_timed(batch)
         return is_decided and order_of(row.timestamp // 1000, *place) < _rank(winner)[1:]
+
+    def _is_followed(self, place: Place, by_maybe: bool) -> bool:
+        """Whether the log has a record of the key at the row's offset or beyond it."""
+        return any(
+            one.is_maybe is by_maybe and one.place == place and one.offset >= self.row.offset
+            for one in self.heard
+        )
 
     def _late(self, winner: LastRecord) -> KeyVerdict:
         """A finding; but where rows are suppressed, a record with the row's values may be hidden."""
@@ -328,9 +338,7 @@ class _Case:
             return KeyVerdict("row-extra", what)
         if self.row.offset < first:  # safety: verify-older
             return KeyVerdict(reason=Reason.OLDER)
-        if any(
-            one.is_maybe and one.place == place and one.offset >= self.row.offset for one in self.last_records
-        ):
+        if self._is_followed(place, by_maybe=True):
             return KeyVerdict(reason=Reason.REPLAYED)
         if topic in self.context.compacted:
             return KeyVerdict(reason=Reason.COMPACTED)

@@ -43,22 +43,14 @@ def seam_findings(
 
     ``rewrites`` are snapshots of others that are known to have kept every row.
     """
-    for link in links:
-        if link.is_foreign:
-            if link.snapshot_id not in rewrites:
-                facts = "carries no seam: another writer made it"
-                yield Finding("snapshot-foreign", f"{name_of(link)} {facts}")
-        elif link.problem:
-            yield Finding("summary-unreadable", f"{name_of(link)}: {link.problem}")
+    yield from _unread(links, rewrites)
     ours = [link for link in links if link.state is not None]
     for link in ours:
         yield from _sums(link)
     if ours and ours[0].is_first:
         yield from _beginning(ours[0])
-    # Where one can't be read, nobody knows what the one after it goes on from.
-    for before, link in pairwise(link for link in links if not link.is_foreign):
-        if before.state is not None and link.state is not None:
-            yield from _joined(before, link)
+    for before, link in _neighbours(links):
+        yield from _joined(before, link)
     yield from _repeated(ours)
     if ours and ours[-1] is links[-1]:
         yield from _copies(ours[-1], properties)
@@ -68,6 +60,23 @@ def seam_findings(
 def name_of(link: Link) -> str:
     """A snapshot as a sentence names it."""
     return f"snapshot {link.snapshot_id}"
+
+
+def _unread(links: Sequence[Link], rewrites: Collection[int]) -> Iterator[Finding]:
+    for link in links:
+        if link.is_foreign:
+            if link.snapshot_id not in rewrites:
+                facts = "carries no seam: another writer made it"
+                yield Finding("snapshot-foreign", f"{name_of(link)} {facts}")
+        elif link.problem:
+            yield Finding("summary-unreadable", f"{name_of(link)}: {link.problem}")
+
+
+def _neighbours(links: Sequence[Link]) -> Iterator[tuple[Link, Link]]:
+    """Snapshots of ours, each with the one that it goes on from, where both can be read."""
+    for before, link in pairwise(link for link in links if not link.is_foreign):
+        if before.state is not None and link.state is not None:
+            yield before, link
 
 
 def _sums(link: Link) -> Iterator[Finding]:

@@ -43,6 +43,21 @@ class SnapshotFiles:
     twice: tuple[str, ...]
     unreadable: Mapping[str, str]
 
+    @property
+    def added(self) -> list[ListedFile]:
+        """The data files that appeared."""
+        return [file for file in self.appeared if file.content == "data"]
+
+    @property
+    def removed(self) -> list[ListedFile]:
+        """The data files that disappeared."""
+        return [file for file in self.disappeared if file.content == "data"]
+
+    @property
+    def touched(self) -> set[str]:
+        """The paths of the data files that appeared or disappeared, or whose deletes did."""
+        return {file.referenced or file.path for file in (*self.appeared, *self.disappeared)}
+
 
 def walk(io: FileIO, links: Sequence[Link]) -> Iterator[SnapshotFiles]:
     """The files of each snapshot. Of the first one, all have appeared."""
@@ -59,61 +74,62 @@ def file_id(file: ListedFile) -> FileId:
 
 @dataclass(slots=True)
 class _ManifestFiles:
-    """The files of one snapshot, manifest by manifest."""
+    """The files of one snapshot, manifest by manifest.
+
+    ``before`` has the files that the last step listed more or less often than the one before it, as they were
+    then; None for those that were not there.
+    """
 
     manifests: dict[str, tuple[ListedFile, ...]] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     counts: Counter[FileId] = field(default_factory=Counter)
     live: dict[FileId, ListedFile] = field(default_factory=dict)
+    before: dict[FileId, ListedFile | None] = field(default_factory=dict)
 
     def step(self, io: FileIO, link: Link, pool: ThreadPoolExecutor) -> SnapshotFiles:
-        self.unreadable = {}
+        self.unreadable, self.before = {}, {}
         try:
             manifests = {one.manifest_path: one for one in link.snapshot.manifests(io)}
         except (OSError, ValueError) as error:
             # What it lists is unknown: the lists stay as they were.
             self.unreadable = {link.snapshot.manifest_list: first_line(error)}
             return SnapshotFiles(link, self.live, (), (), (), self.unreadable)
+        self._exchange(io, manifests, pool)
+        return SnapshotFiles(
+            link=link,
+            live=self.live,
+            appeared=tuple(
+                self.live[one] for one, was in self.before.items() if not was and one in self.live
+            ),
+            disappeared=tuple(
+                filter(None, (was for one, was in self.before.items() if one not in self.live))
+            ),
+            twice=tuple(one[0] for one in self.before if self.counts[one] > 1),
+            unreadable=dict(self.unreadable),
+        )
+
+    def _exchange(self, io: FileIO, manifests: Mapping[str, ManifestFile], pool: ThreadPoolExecutor) -> None:
+        """Has these manifests in place of those of the snapshot before."""
         new = [one for path, one in manifests.items() if path not in self.manifests]
-        before: dict[FileId, ListedFile] = {}
-        touched: set[FileId] = set()
         for path in [path for path in self.manifests if path not in manifests]:
-            self._count_all(self.manifests.pop(path), -1, before, touched)
+            self._count(self.manifests.pop(path), -1)
         for one, read in zip(new, pool.map(lambda one: _read(io, one), new), strict=True):
             if isinstance(read, str):
                 self.unreadable[one.manifest_path] = read
             else:
                 self.manifests[one.manifest_path] = read
-                self._count_all(read, 1, before, touched)
-        return SnapshotFiles(
-            link=link,
-            live=self.live,
-            appeared=tuple(self.live[one] for one in touched if one in self.live and one not in before),
-            disappeared=tuple(file for one, file in before.items() if one not in self.live),
-            twice=tuple(one[0] for one in touched if self.counts[one] > 1),
-            unreadable=dict(self.unreadable),
-        )
+                self._count(read, 1)
 
-    def _count_all(
-        self, files: Iterable[ListedFile], by: int, before: dict[FileId, ListedFile], touched: set[FileId]
-    ) -> None:
+    def _count(self, files: Iterable[ListedFile], by: int) -> None:
         for file in files:
-            self._count(file, by, before, touched)
-
-    def _count(
-        self, file: ListedFile, by: int, before: dict[FileId, ListedFile], touched: set[FileId]
-    ) -> None:
-        name = file_id(file)
-        if name not in touched:
-            touched.add(name)
-            if name in self.live:
-                before[name] = self.live[name]
-        self.counts[name] += by
-        if self.counts[name] > 0:
-            self.live[name] = file
-        else:
-            del self.counts[name]
-            self.live.pop(name, None)
+            name = file_id(file)
+            self.before.setdefault(name, self.live.get(name))
+            self.counts[name] += by
+            if self.counts[name] > 0:
+                self.live[name] = file
+            else:
+                del self.counts[name]
+                self.live.pop(name, None)
 
 
 def _read(io: FileIO, manifest: ManifestFile) -> tuple[ListedFile, ...] | str:
