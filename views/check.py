@@ -87,51 +87,53 @@ def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
     if unreadable is not None:
         yield ViewCheck("records", f"{unreadable}: only the view of the rows as committed is made")
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
-    shortest_ms = INTERVALS_KEPT_MIN * interval_ms
     if facts.definition.has_key and not is_served:
         yield _transactions(facts)
+    shortest_ms = INTERVALS_KEPT_MIN * interval_ms
     for topic in facts.definition.topics:
-        config, retention = facts.configs[topic], facts.retentions[topic]
+        yield from _TopicChecks(settings, facts, topic, shortest_ms).all()
 
-        def fix(setting: str, is_bad: bool, topic: str = topic) -> str:
-            return _alter(settings, topic, setting) if is_bad else ""
 
+@dataclass(frozen=True, slots=True)
+class _TopicChecks:
+    """The checks of one topic. Within ``shortest_ms`` it may lose nothing."""
+
+    settings: Settings
+    facts: TableFacts
+    topic: str
+    shortest_ms: int
+
+    def all(self) -> Iterator[ViewCheck]:
+        retention = self.facts.retentions[self.topic]
+        is_served = self.settings.views.hot == "server"
+        costs = [] if is_served else list(_costs_of_producers_times(self.facts, self.topic))
+        is_appended = self.facts.configs[self.topic].is_log_append_time
+        found = "LogAppendTime" if is_appended else ": ".join(["CreateTime", *costs])
+        yield self._check("message.timestamp.type", found, "LogAppendTime", bool(costs))
         kept = retention.kept_ms
-        costs = [] if is_served else list(_costs_of_producers_times(facts, topic))
-        yield ViewCheck(
-            f"{topic}: message.timestamp.type",
-            "LogAppendTime" if config.is_log_append_time else ": ".join(["CreateTime", *costs]),
-            fix("message.timestamp.type=LogAppendTime", bool(costs)),
-        )
-        yield ViewCheck(
-            f"{topic}: retention.ms",
-            "no limit" if kept is None else f"{kept:,}",
-            fix(f"retention.ms={KEPT_MS_ADVISED}", kept is not None and kept < shortest_ms),
+        is_short = kept is not None and kept < self.shortest_ms
+        yield self._check(
+            "retention.ms", "no limit" if kept is None else f"{kept:,}", KEPT_MS_ADVISED, is_short
         )
         limited = retention.is_limited_by_size
         limit = "limited" if is_served else "limited: views end soon after ingest does"
-        yield ViewCheck(
-            f"{topic}: retention.bytes",
-            limit if limited else "no limit",
-            fix("retention.bytes=-1", limited),
-        )
-        if retention.compaction_lag_ms is None:
-            continue
-        if facts.definition.has_key:
-            tombstones_ms = kept_ms(config)
-            yield ViewCheck(
-                f"{topic}: delete.retention.ms",
-                f"{config.delete_retention_ms:,}",
-                fix(f"delete.retention.ms={KEPT_MS_ADVISED}", tombstones_ms < shortest_ms),
-            )
-        lag_ms = retention.compaction_lag_ms
-        is_short = lag_ms < shortest_ms
-        yield ViewCheck(
-            f"{topic}: min.compaction.lag.ms",
-            f"{lag_ms:,}"
-            + (": views with literal ends and pinned views don't live longer" if is_short else ""),
-            fix(f"min.compaction.lag.ms={LAG_MS_ADVISED}", is_short),
-        )
+        yield self._check("retention.bytes", limit if limited else "no limit", -1, limited)
+        if retention.compaction_lag_ms is not None:
+            yield from self._of_compaction(retention.compaction_lag_ms)
+
+    def _of_compaction(self, lag_ms: int) -> Iterator[ViewCheck]:
+        if self.facts.definition.has_key:
+            config = self.facts.configs[self.topic]
+            is_short = kept_ms(config) < self.shortest_ms
+            found = f"{config.delete_retention_ms:,}"
+            yield self._check("delete.retention.ms", found, KEPT_MS_ADVISED, is_short)
+        is_short = lag_ms < self.shortest_ms
+        costs = ": views with literal ends and pinned views don't live longer" if is_short else ""
+        yield self._check("min.compaction.lag.ms", f"{lag_ms:,}{costs}", LAG_MS_ADVISED, is_short)
+
+    def _check(self, setting: str, found: str, advised: object, is_bad: bool) -> ViewCheck:
+        fix = _alter(self.settings, self.topic, f"{setting}={advised}") if is_bad else ""
+        return ViewCheck(f"{self.topic}: {setting}", found, fix)
 
 
 def _transactions(facts: TableFacts) -> ViewCheck:
@@ -160,27 +162,23 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
 
     Raises `TrinoUnreachable`.
     """
-    views, advice = (
-        settings.views,
-        "thermocline views config DIR, copy it into Trino's etc, and start Trino again",
-    )
+    views = settings.views
     version = str(trino.rows("SELECT version()")[0][0])
     yield ViewCheck("Trino", f"answers at {trino.url}, version {version}")
     yield from _format_version(format_version, version)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
     for catalog in (views.lake, views.kafka, *([views.server] if views.hot == "server" else [])):
-        is_there = catalog in catalogs
-        yield ViewCheck(
-            f"catalog {catalog}", "there" if is_there else "not there", "" if is_there else advice
-        )
+        yield _configured(f"catalog {catalog}", catalog in catalogs, "there", "not there")
     if views.kafka in catalogs:
         listed = trino.rows(f'SHOW TABLES FROM "{views.kafka}"."{SCHEMA}"')
         tables = {row[0] for row in listed}
         for topic in settings.table(name).topics:
-            is_there = table_name(topic) in tables
-            yield ViewCheck(
-                f"topic {topic}", "a table" if is_there else "no table", "" if is_there else advice
-            )
+            yield _configured(f"topic {topic}", table_name(topic) in tables, "a table", "no table")
+
+
+def _configured(subject: str, is_there: bool, there: str, missing: str) -> ViewCheck:
+    advice = "thermocline views config DIR, copy it into Trino's etc, and start Trino again"
+    return ViewCheck(subject, there) if is_there else ViewCheck(subject, missing, advice)
 
 
 def _format_version(format_version: int, version: str) -> Iterator[ViewCheck]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from thermocline.iceberg.catalog import find_table
@@ -14,7 +15,9 @@ from thermocline.views.view_status import pinned_names
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
+    from thermocline.views.published import PublishedView
     from thermocline.views.trino_client import Trino
 
 __all__ = ["drop_views"]
@@ -39,24 +42,13 @@ def drop_views(
     # Before the views are looked for: of what somebody pins meanwhile, none or all is dropped (`pin_view`).
     held = [] if table is None else held_views(table)
     found = find_all_views(settings, name, trino)
-    schema, _, own = definition.identifier.rpartition(".")
-    gone = [
-        view
-        for view in held
-        if own.lower() in found  # safety: views-drop-listed
-        and view.rpartition(".")[0] == schema
-        and view.rpartition(".")[2].lower() not in found
-        and (pinned is None or view == ".".join(view_name(definition, Mode.PINNED, pinned)))
-    ]
-    kinds = [(Mode.PINNED, one) for one in pinned_names(definition, found) if pinned in (None, one)]
-    if pinned is None:
-        kinds += [
-            (mode, "")
-            for mode in (Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD)
-            if found.get(view_name(definition, mode)[1].lower()) is not None
-        ]
+    gone = _gone(definition, held, found)
+    if pinned is not None:
+        gone = [view for view in gone if view == ".".join(view_name(definition, Mode.PINNED, pinned))]
     dropped = []
-    for mode, called in kinds:
+    for mode, called in _there(definition, found):
+        if pinned is not None and (mode, called) != (Mode.PINNED, pinned):
+            continue
         view = ".".join(view_name(definition, mode, called))
         trino.rows(drop_view(definition, settings.views.lake, mode, called), view)
         dropped.append(view)
@@ -64,3 +56,24 @@ def drop_views(
         for view in (*dropped, *gone):
             release(table, view)
     return [*dropped, *gone]
+
+
+def _gone(definition: LiveTable, held: Sequence[str], found: Mapping[str, PublishedView | None]) -> list[str]:
+    """The views that have a lease and are not there, where Trino lists the table."""
+    schema, _, own = definition.identifier.rpartition(".")
+    return [
+        view
+        for view in held
+        if own.lower() in found  # safety: views-drop-listed
+        and view.rpartition(".")[0] == schema
+        and view.rpartition(".")[2].lower() not in found
+    ]
+
+
+def _there(definition: LiveTable, found: Mapping[str, PublishedView | None]) -> Iterator[tuple[Mode, str]]:
+    """The mode of each view that is there, and what a pinned one is called."""
+    for called in pinned_names(definition, found):
+        yield Mode.PINNED, called
+    for mode in (Mode.LIVE, Mode.LIVE_BY_KEY, Mode.COLD):
+        if found.get(view_name(definition, mode)[1].lower()) is not None:
+            yield mode, ""

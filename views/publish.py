@@ -129,27 +129,17 @@ class ViewPublisher:
         check_schema(table, definition)
         modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        live: Mapping[Mode, PlannedView | ThermoclineError] = {}
-        failure: ThermoclineError | None = None
-        try:
-            if modes != [Mode.COLD]:
-                live = live_views(self.settings, self._look(table), self.trino.answering_servers())
-        except STOPS as error:
-            live = {mode: error for mode in modes if mode is not Mode.COLD}
-        except ThermoclineError as error:  # the log or the server is unavailable: the cold view needs neither
-            failure = error
-        planned += [one for one in live.values() if isinstance(one, PlannedView)]
-        stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
+        live, stops, failure = self._live_views(table, [mode for mode in modes if mode is not Mode.COLD])
+        planned += live
         # safety: views-withdrawn
         withdrawn, left = self._withdraw(definition, stops, found)  # before all else, which may fail
         verdicts = {one: self._judge(found, one, table) for one in planned}
+        names: dict[ViewAction, list[str]] = {what: [] for what in ViewAction}
         for one, what in verdicts.items():
             self._settle(one, what, table, found)
+            names[what].append(_name(one))
         if failure is not None:
             raise failure
-        names = {
-            what: [_name(one) for one, judged in verdicts.items() if judged is what] for what in ViewAction
-        }
         return PublishRound(
             state.snapshot_id,
             replaced=(*names[ViewAction.REPLACE], *withdrawn),
@@ -158,6 +148,22 @@ class ViewPublisher:
             stop=next(iter(stops.values()), None),
             has_ends=any(one.plan.window.end is not None for one in planned),
         )
+
+    def _live_views(
+        self, table: Table, modes: Sequence[Mode]
+    ) -> tuple[list[PlannedView], Mapping[Mode, ThermoclineError], ThermoclineError | None]:
+        """The views that read the log; why others of them must stop; and why none can be made now."""
+        if not modes:
+            return [], {}, None
+        try:
+            live = live_views(self.settings, self._look(table), self.trino.answering_servers())
+        except STOPS as error:
+            return [], dict.fromkeys(modes, error), None
+        except ThermoclineError as error:  # the log or the server is unavailable: the cold view needs neither
+            return [], {}, error
+        planned = [one for one in live.values() if isinstance(one, PlannedView)]
+        stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
+        return planned, stops, None
 
     def _look(self, table: Table) -> TableFacts:
         """A transaction that was open counts until the next commit, which shows it itself."""

@@ -64,17 +64,20 @@ class ViewPlan:
     has_append_times: bool = False
 
     def __post_init__(self) -> None:
-        # What the server gives is one state however often it is read.
-        reads_twice = self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key and not self.server
-        if reads_twice and not self.window.is_bounded:  # safety: render-bound
+        if self._reads_twice and not self.window.is_bounded:  # safety: render-bound
             raise ValueError("a view that reads the log twice needs an end or a margin, the same for both")
         # safety: render-transactions
-        if reads_twice and self.definition.transactional and self.window.end is None:
+        if self._reads_twice and self.definition.transactional and self.window.end is None:
             raise ValueError("a transaction's records come to light after their time: it takes an end")
         if self.mode is Mode.PINNED and self.window.end is None:
             raise ValueError("a pinned view needs its end")
         if self.mode is Mode.LIVE_BY_KEY and not self.definition.has_key:
             raise ValueError("a table without a key has no view by key")
+
+    @property
+    def _reads_twice(self) -> bool:
+        """Whether it reads the log twice; what the server gives is one state however often it is read."""
+        return self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key and not self.server
 
 
 def query(plan: ViewPlan) -> str:

@@ -88,17 +88,10 @@ def _documents(definition: LiveTable) -> list[_Document]:
     in_key = [column for column in definition.columns if column.name in definition.key]
     others = [column for column in definition.columns if column.name not in definition.key]
     has_key_document = definition.key_from == "key"
-    of_value, of_key = document("_message", "_message_length"), document("_key", "_key_length")
-    if are_in_values(definition):
-        of_value = without_schema(of_value, "_message", _why_unreadable(definition))
-    if needed := needed_fields(definition):
-        of_value = with_a_field(of_value, list(needed))
-    if are_in_keys(definition):
-        of_key = without_schema(of_key, "_key", _why_unreadable(definition))
     value_document = _Document(
         name="value",
         text="_message",
-        read=f"IF(_message_length > 0,\n{sql.indented(of_value)})",
+        read=f"IF(_message_length > 0,\n{sql.indented(_value_read(definition))})",
         may_lack=_IS_TOMBSTONE if has_key_document else "false",
         columns=others if has_key_document else definition.columns,
         good=GOOD,
@@ -109,13 +102,27 @@ def _documents(definition: LiveTable) -> list[_Document]:
     key_document = _Document(
         name="key",
         text="_key",
-        read=of_key,
+        read=_key_read(definition),
         may_lack="false",
         columns=in_key,
         good=_GOOD_KEYS,
         kept=[*_LOGGED, *_names(in_key)],
     )
     return [key_document, value_document]
+
+
+def _value_read(definition: LiveTable) -> str:
+    read = document("_message", "_message_length")
+    if are_in_values(definition):
+        read = without_schema(read, "_message", _why_unreadable(definition))
+    if needed := needed_fields(definition):
+        read = with_a_field(read, list(needed))
+    return read
+
+
+def _key_read(definition: LiveTable) -> str:
+    read = document("_key", "_key_length")
+    return without_schema(read, "_key", _why_unreadable(definition)) if are_in_keys(definition) else read
 
 
 def _why_unreadable(definition: LiveTable) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from thermocline.rules.seam import Seam
@@ -70,18 +71,14 @@ class LogWindow:
 
     def _spans(self, topic: str) -> dict[int, tuple[int, int | None]]:
         """Each known partition's first offset, and its end; without those that have nothing in between."""
-        places = [place for side in (self.seam, self.end or Seam()) for place in side.items()]
+        places = chain(self.seam.items(), (self.end or Seam()).items())
         count = max((partition + 1 for name, partition, _ in places if name == topic), default=0)
         # safety: window-gaps
         firsts = {partition: self.seam.get((topic, partition)) for partition in range(count)}
         if self.end is None:
             return {partition: (first, None) for partition, first in firsts.items()}
-        ends = {partition: self.end.get((topic, partition)) for partition in firsts}
-        return {
-            partition: (first, ends[partition])
-            for partition, first in firsts.items()
-            if first < ends[partition]
-        }
+        ends = ((partition, self.end.get((topic, partition))) for partition in firsts)
+        return {partition: (firsts[partition], end) for partition, end in ends if firsts[partition] < end}
 
     def _scan(self, topic: str, title: str, conditions: list[str]) -> str:
         if self.margin_ms is not None:
