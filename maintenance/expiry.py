@@ -5,7 +5,7 @@ The files of an expired snapshot stay (``sweep``), so whoever reads one goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -45,20 +45,9 @@ def expirable(table: Table, leased: Collection[int], rule: KeepRule, now_ms: int
     What stays: the current one, the newest that carries a seam, what the rule keeps, what a lease, a tag or
     another branch names, and on other branches all that leads to it.
     """
-    links = lineage(table)
-    kept = {link.snapshot_id for link in links[-rule.newest_kept :]} | set(leased)
-    ours = next((link.snapshot_id for link in reversed(links) if not link.is_foreign), None)
-    kept |= {ours} if ours is not None else set()  # safety: expiry-keeps-the-seam
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
-    for name, ref in table.metadata.refs.items():
-        kept.add(ref.snapshot_id)  # safety: expiry-keeps-refs
-        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != MAIN_BRANCH:
-            at = by_id.get(ref.snapshot_id)
-            while at is not None and at.parent_snapshot_id is not None:
-                kept.add(at.parent_snapshot_id)
-                at = by_id.get(at.parent_snapshot_id)
+    kept = _kept(table, rule.newest_kept).union(leased)
     until_ms, at_least_ms = now_ms - int(1000 * rule.seconds), now_ms - int(1000 * KEPT_SECONDS_MIN)
-    oldest_first = sorted(by_id.values(), key=lambda one: one.timestamp_ms)
+    oldest_first = sorted(table.snapshots(), key=lambda one: one.timestamp_ms)
     beyond_count = len(oldest_first) - rule.count_max
     return [
         one
@@ -66,3 +55,24 @@ def expirable(table: Table, leased: Collection[int], rule: KeepRule, now_ms: int
         if one.snapshot_id not in kept
         and one.timestamp_ms < (at_least_ms if number < beyond_count else min(until_ms, at_least_ms))
     ][:EXPIRED_AT_ONCE_MAX]
+
+
+def _kept(table: Table, newest_kept: int) -> set[int]:
+    """The snapshots that stay however old they are, whatever leases say."""
+    links = lineage(table)
+    kept = {link.snapshot_id for link in links[-newest_kept:]}
+    ours = next((link.snapshot_id for link in reversed(links) if not link.is_foreign), None)
+    kept |= {ours} if ours is not None else set()  # safety: expiry-keeps-the-seam
+    for name, ref in table.metadata.refs.items():
+        kept.add(ref.snapshot_id)  # safety: expiry-keeps-refs
+        if ref.snapshot_ref_type == SnapshotRefType.BRANCH and name != MAIN_BRANCH:
+            kept.update(_ancestors(table, ref.snapshot_id))
+    return kept
+
+
+def _ancestors(table: Table, snapshot_id: int) -> Iterator[int]:
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.snapshots()}
+    at = parents.get(snapshot_id)
+    while at is not None:
+        yield at
+        at = parents.get(at)

@@ -272,24 +272,27 @@ def _spans(ranges: Sequence[tuple[KeyBound | None, KeyBound | None]]) -> list[Sp
     None where nothing is known of it.
     """
     known = [bound for both in ranges for bound in both if bound is not None]
-    longest = max((len(bound) for bound in known), default=0)
-    differing = (place for place in range(longest) if len({bound[place : place + 1] for bound in known}) > 1)
-    column = next(differing, 0)
+    column = _telling_column(known)
     values = [bound[column] for bound in known if len(bound) > column]
     prefix = _common_prefix([_text(value) for value in values if not isinstance(value, int)])
+    numbers = ((_number(low, column, prefix), _number(high, column, prefix)) for low, high in ranges)
+    return [None if low is None or high is None else (low, high + 1) for low, high in numbers]
 
-    def number(bound: KeyBound) -> int:
-        value = bound[column]
-        if isinstance(value, int):
-            return value
-        return int.from_bytes(_text(value)[prefix : prefix + _TELLING_BYTES].ljust(_TELLING_BYTES, b"\0"))
 
-    return [
-        None
-        if low is None or high is None or column >= min(len(low), len(high))
-        else (number(low), number(high) + 1)
-        for low, high in ranges
-    ]
+def _number(bound: KeyBound | None, column: int, prefix: int) -> int | None:
+    if bound is None or column >= len(bound):
+        return None
+    value = bound[column]
+    if isinstance(value, int):
+        return value
+    return int.from_bytes(_text(value)[prefix : prefix + _TELLING_BYTES].ljust(_TELLING_BYTES, b"\0"))
+
+
+def _telling_column(known: Sequence[KeyBound]) -> int:
+    """The first column in which bounds differ, by its place."""
+    longest = max(map(len, known), default=0)
+    differing = (place for place in range(longest) if len({bound[place : place + 1] for bound in known}) > 1)
+    return next(differing, 0)
 
 
 def _common_prefix(texts: Sequence[bytes]) -> int:
@@ -312,12 +315,23 @@ def _key_ranges(files: Sequence[FileMeasure]) -> list[tuple[KeyBound | None, Key
         if file.rewrite:
             rewrites[file.rewrite].append(file)
     for some in rewrites.values():
-        lows = [file.low for file in some if file.low is not None]
-        highs = [file.high for file in some if file.high is not None]
-        is_known = len(lows) == len(highs) == len(some)
-        live = sum(file.live_rows for file in some)
-        ranges.append((min(lows), max(highs), live) if is_known else (None, None, live))
+        one = as_one(some)
+        is_known = one.low is not None and one.high is not None
+        ranges.append((one.low, one.high, one.live_rows) if is_known else (None, None, one.live_rows))
     return ranges
+
+
+def as_one(files: Sequence[FileMeasure]) -> FileMeasure:
+    """A file with the live rows of several."""
+    lows = [file.low for file in files if file.low is not None]
+    highs = [file.high for file in files if file.high is not None]
+    return FileMeasure(
+        path="",
+        rows=sum(file.live_rows for file in files),
+        bytes=sum(file.live_bytes for file in files),
+        low=min(lows, default=None) if len(lows) == len(files) else None,
+        high=max(highs, default=None) if len(highs) == len(files) else None,
+    )
 
 
 def files_at_best(live_bytes: int, target_bytes: int) -> int:

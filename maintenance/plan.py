@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.ingest.batch.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
-from thermocline.maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, depth_of, files_at_best
+from thermocline.maintenance.measure import (
+    BucketMeasure,
+    FileMeasure,
+    TableMeasure,
+    as_one,
+    depth_of,
+    files_at_best,
+)
 
 if TYPE_CHECKING:
     from thermocline.iceberg.read_counts import ReadRates
@@ -305,14 +312,11 @@ class CostModel:
         paths = {file.path for file in chosen}
         files = [file for file in self.measure.files if file.path not in paths]
         count = 0
-        if live_rows := sum(file.live_rows for file in chosen):
-            # The new files hold disjoint keys: to a lookup they are like one.
-            live_bytes = sum(file.live_bytes for file in chosen)
-            lows, highs = [file.low for file in chosen], [file.high for file in chosen]
-            low = None if None in lows else min(one for one in lows if one is not None)
-            high = None if None in highs else max(one for one in highs if one is not None)
-            files.append(FileMeasure("", live_rows, live_bytes, low=low, high=high))
-            count = files_at_best(live_bytes, self.target_bytes)
+        # The new files hold disjoint keys: to a lookup they are like one.
+        rewritten = as_one(chosen)
+        if rewritten.live_rows:
+            files.append(rewritten)
+            count = files_at_best(rewritten.bytes, self.target_bytes)
         scan_ms = self.scan_ms(files) + max(count - 1, 0) * self.costs.open_ms
         return ReadCosts(scan_ms, self.lookup_ms(files))
 

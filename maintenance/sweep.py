@@ -191,18 +191,14 @@ def sweep(
         # A snapshot that the metadata still has was never expired: that commit did not land.
         gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
         dead = reachable_from(io, gone, but=kept, may_be_gone=True, stop=stop)
-        # Files go before the manifests that name them, so that a crash leaves nothing unnamed.
-        for paths in (dead.files, dead.manifests, dead.lists):
-            deleted, error = _deleted(io, paths, stop)
-            files += deleted
-            failpoint("sweep.deleted")
-            if error is not None:  # safety: swept-note-last
-                refused = refused or error
-                waiting.append(note)
-                break
-        else:
-            size += sum(dead.files.values()) + sum(dead.manifests.values())
-            to_history(table, replace(note, snapshots=gone))
+        deleted, error = _all_deleted(io, dead, stop)
+        files += deleted
+        if error is not None:  # safety: swept-note-last
+            refused = refused or error
+            waiting.append(note)
+            continue
+        size += sum(dead.files.values()) + sum(dead.manifests.values())
+        to_history(table, replace(note, snapshots=gone))
     forget_history(table, now_ms - HISTORY_MS)
     _logger.info("swept", extra=fields(table=".".join(table.name()), deleted_files=files, deleted_bytes=size))
     return replace(_swept(table, waiting, files, size), refused=refused)
@@ -247,6 +243,21 @@ def may_delete_files(table: Table) -> bool:
 
 def _manifests(io: FileIO, manifest_list: str) -> Iterator[ManifestFile]:
     return read_manifest_list(io.new_input(manifest_list))
+
+
+def _all_deleted(io: FileIO, dead: Reachable, stop: Event | None) -> tuple[int, OSError | None]:
+    """As `_deleted`, up to the first kind of which the store keeps something.
+
+    Files go before the manifests that name them, so that a crash leaves nothing unnamed.
+    """
+    deleted = 0
+    for paths in (dead.files, dead.manifests, dead.lists):
+        some, error = _deleted(io, paths, stop)
+        deleted += some
+        failpoint("sweep.deleted")
+        if error is not None:
+            return deleted, error
+    return deleted, None
 
 
 def _deleted(io: FileIO, paths: Iterable[str], stop: Event | None) -> tuple[int, OSError | None]:
