@@ -206,11 +206,9 @@ def reading_of(
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
-    incarnations = _incarnations(states, starts, None if is_whole else accepted)
-    kinds = [str(entry.get("code", "")) for entry in accepted]
-    moved = [entry for entry, kind in zip(accepted, kinds, strict=True) if kind not in _SAME_LOG]
-    replaced = {*starts, *(topic for entry in moved for topic in _topics_of(entry, seam.topics))}
-    places = [set(state.seam.to_dict()) for state in states]
+    incarnations = _lives(states, starts, None if is_whole else accepted)
+    moved = (entry for entry in accepted if str(entry.get("code", "")) not in _SAME_LOG)
+    replaced = {*starts, *itertools.chain.from_iterable(_topics_of(entry, seam.topics) for entry in moved)}
     partitions = {len(state.seam) for state in states}
     return Reading(
         seam=seam,
@@ -219,7 +217,7 @@ def reading_of(
         earlier=tuple(earlier),
         is_whole=is_whole,
         replaced=frozenset(replaced),
-        has_grown=len(partitions) > 1 or len(places[-1]) > 1,
+        has_grown=len(partitions) > 1 or len(seam.topics) > 1,
         suppressed=definition.suppress_unchanged or definition.version > 1,
         partition_times=tuple(state.partition_times for state in states),
     )
@@ -272,17 +270,21 @@ def _starts(links: Sequence[Link]) -> dict[str, tuple[int, Seam]]:
         assert earlier is not None
         assert state is not None
         for topic in state.seam.topics:
-            is_other = earlier.cluster_id != state.cluster_id or (
-                topic in earlier.topic_ids and earlier.topic_ids[topic] != state.topic_ids.get(topic)
-            )
-            went_back = any(
-                state.seam.get((name, partition)) < offset
-                for name, partition, offset in earlier.seam.items()
-                if name == topic
-            )
-            if is_other or went_back or topic in _moved_with(link):
+            if _is_other_log(topic, earlier, state) or topic in _moved_with(link):
                 starts[topic] = (index, state.seam)
     return starts
+
+
+def _is_other_log(topic: str, earlier: SnapshotState, state: SnapshotState) -> bool:
+    """Whether a topic was made again after a snapshot, or went back, as far as the next one shows."""
+    topic_id = state.topic_ids.get(topic)
+    if earlier.cluster_id != state.cluster_id or earlier.topic_ids.get(topic, topic_id) != topic_id:
+        return True
+    return any(
+        state.seam.get((name, partition)) < offset
+        for name, partition, offset in earlier.seam.items()
+        if name == topic
+    )
 
 
 def _moved_with(link: Link) -> set[str]:

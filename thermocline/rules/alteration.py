@@ -139,31 +139,34 @@ def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
-    types = {column.name: column.type for column in wanted.columns}
-    origins = {column.name: column.origin for column in wanted.columns}
+    columns = {column.name: column for column in wanted.columns}
     for column in current.columns:
-        if column.origin != origins.get(column.name, column.origin):  # safety: kept-paths
-            yield (
-                f"the column {column.name} can't come from {origins[column.name] or 'its name'} instead of "
-                f"{column.origin or 'its name'}: the same record must mean the same row whenever it is read"
-            )
-        if column.name not in types:  # safety: kept-columns
-            yield (
-                f"the column {column.name} can't be left out or renamed: the table holds its values, and "
-                "readers know it by its name"
-            )
-        elif types[column.name] != column.type:
-            yield from _problem_of_type(current, column, types[column.name])
+        yield from _problems_of_column(current, column, columns.get(column.name))
     names = {column.name for column in current.columns}
-    # safety: new-names-alter
-    yield from problems_of_new_names(column.name for column in wanted.columns if column.name not in names)
-    kept = [column.name for column in current.columns if column.name in types]
-    in_the_file = [column.name for column in wanted.columns if column.name in kept]
+    yield from problems_of_new_names(name for name in columns if name not in names)  # safety: new-names-alter
+    kept = [column.name for column in current.columns if column.name in columns]
+    in_the_file = [name for name in columns if name in names]
     if kept != in_the_file:
         yield (
             f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "
             "take them by place"
         )
+
+
+def _problems_of_column(current: LiveTable, column: Column, wanted: Column | None) -> Iterator[str]:
+    if wanted is None:  # safety: kept-columns
+        yield (
+            f"the column {column.name} can't be left out or renamed: the table holds its values, and "
+            "readers know it by its name"
+        )
+        return
+    if column.origin != wanted.origin:  # safety: kept-paths
+        yield (
+            f"the column {column.name} can't come from {wanted.origin or 'its name'} instead of "
+            f"{column.origin or 'its name'}: the same record must mean the same row whenever it is read"
+        )
+    if column.type != wanted.type:
+        yield from _problem_of_type(current, column, wanted.type)
 
 
 def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:

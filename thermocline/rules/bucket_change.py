@@ -10,6 +10,7 @@ file, and of that of new files (``file_buckets``):
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import gcd
@@ -43,13 +44,18 @@ def problems_of_buckets(current: LiveTable, wanted: int, files: Mapping[int, int
             "status` shows the progress"
         )
     elif not _is_allowed(before, wanted):  # safety: buckets-nest-alter
-        near = [one for one in range(1, BUCKETS_MAX + 1) if one != before and _is_allowed(before, one)]
-        nearest = [*[one for one in near if one < wanted][-1:], *[one for one in near if one > wanted][:1]]
         yield (
             f"buckets can't become {wanted} from {before}: whole buckets are split or joined, so the number "
             f"must be a divisor, or a multiple up to {FACTOR_MAX} times; nearest: "
-            f"{' and '.join(map(str, nearest))}"
+            f"{' and '.join(map(str, _nearest(before, wanted)))}"
         )
+
+
+def _nearest(before: int, wanted: int) -> list[int]:
+    """The numbers of buckets next to one that can't be had."""
+    near = [one for one in range(1, BUCKETS_MAX + 1) if one != before and _is_allowed(before, one)]
+    place = bisect_left(near, wanted)
+    return near[max(place - 1, 0) : place + 1]
 
 
 def with_buckets(current: LiveTable, wanted: int, files: Mapping[int, int]) -> LiveTable:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from thermocline.rules.column_types import ColumnType
 
@@ -128,14 +128,18 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
         return Column(name, ColumnType.parse(text), field_id)
     rest = {word: str(value) for word, value in text.items() if word not in ("path", "header", "event")}
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
+    _check_origin(text)
     header = str(text.get("header", ""))
-    if "header" in text and ("path" in text or not header):
-        raise ValueError("a column from a header needs the header's name, and can't have a path")
-    if "event" in text and ("path" in text or header):
-        raise ValueError("a column from the event can't have a path or a header")
     path = parse_path(text["path"]) if "path" in text else ()
     event = parse_path(text["event"]) if "event" in text else ()
     return Column(name, type_, field_id, path if path != (name,) else (), header, event=event)
+
+
+def _check_origin(text: Mapping[str, Any]) -> None:
+    if "header" in text and ("path" in text or not str(text["header"])):
+        raise ValueError("a column from a header needs the header's name, and can't have a path")
+    if "event" in text and ("path" in text or "header" in text):
+        raise ValueError("a column from the event can't have a path or a header")
 
 
 def parse_path(path: str | Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any, Final
@@ -62,9 +62,7 @@ class RecordDecoder:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
         without = self._too_large(keys, values)
         if without:
-            keys, values = (
-                [None if n in without else one for n, one in enumerate(of)] for of in (keys, values)
-            )
+            keys, values = _left_out(keys, without), _left_out(values, without)
         headers_of = _noting_unreadable(headers_of, without)
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
@@ -77,14 +75,10 @@ class RecordDecoder:
         if self._has_key_documents:
             key_head_of = opened.key_head_of or heads_in(headers_of, KEY_HEADER)
             columns |= self._keys(opened.keys, bad, key_head_of)
-        for column in self._from_headers:
-            is_ordering = column.name in self._definition.merging.ordered_by
-            unread = [False] * len(keys) if is_ordering else opened.deletes
-            columns[column.name] = _from_header(column, unread, headers_of, bad)
+        columns |= self._read_headers(opened, headers_of, bad)
         for documents in self._beside:
             self._read_beside(documents, opened, columns, bad, value_head_of)
-        for column in self._definition.merging.order_columns:
-            _refuse_nulls(column, columns[column.name], bad)
+        _refuse_nulls(self._definition.merging.order_columns, columns, bad)
         bad.update((one.index, one) for one in opened.bad)  # what is no row at all needs no key
         bad |= without
         _add_keys(self._definition.key, columns, bad)
@@ -117,6 +111,17 @@ class RecordDecoder:
             index: Bad(index, Stage.DECODE, f"{size:,} bytes, more than record_bytes_max = {most:,}")
             for index, size in enumerate(sizes)
             if size > most  # safety: record-bytes-max
+        }
+
+    def _read_headers(
+        self, opened: Parts, headers_of: HeadersOf, bad: dict[int, Bad]
+    ) -> dict[str, list[Any]]:
+        ordering, deletes = self._definition.merging.ordered_by, opened.deletes
+        return {
+            column.name: _from_header(
+                column, [False] * len(deletes) if column.name in ordering else deletes, headers_of, bad
+            )
+            for column in self._from_headers
         }
 
     def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
@@ -176,6 +181,10 @@ class RecordDecoder:
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
 
 
+def _left_out(texts: Sequence[bytes | None], without: Collection[int]) -> list[bytes | None]:
+    return [None if index in without else text for index, text in enumerate(texts)]
+
+
 def _longest(texts: Sequence[bytes | None]) -> int:
     return max(map(len, filter(None, texts) if None in texts else texts), default=0)  # type: ignore[arg-type]
 
@@ -206,12 +215,13 @@ def _nulls_for_unset(columns: dict[str, list[Any]]) -> dict[int, tuple[str, ...]
     return absent
 
 
-def _refuse_nulls(column: Column, values: Sequence[Any], bad: dict[int, Bad]) -> None:
+def _refuse_nulls(ordering: Sequence[Column], columns: dict[str, list[Any]], bad: dict[int, Bad]) -> None:
     """Records that don't say where they stand in the order; also deletes."""
-    for index, value in enumerate(values):
-        if value is None and index not in bad:  # safety: sequence-null
-            why = f"{column.name} ({column.type}): missing, and it orders the table's records"
-            bad[index] = Bad(index, Stage.CONTRACT, why)
+    for column in ordering:
+        for index, value in enumerate(columns[column.name]):
+            if value is None and index not in bad:  # safety: sequence-null
+                why = f"{column.name} ({column.type}): missing, and it orders the table's records"
+                bad[index] = Bad(index, Stage.CONTRACT, why)
 
 
 def _from_header(

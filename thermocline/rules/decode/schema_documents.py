@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from thermocline.rules.decode.fields import RowFields
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.formats import Columns, Refusals, read_in_groups
 from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by_head, no_heads, schema_id
 from thermocline.rules.definition import Column
 
@@ -141,24 +141,15 @@ class SchemaDocuments:
         names = [column.name for column in self._columns]
         if not names and texts.count(None) == len(texts):
             return {}
-        found: dict[str, list[Any]] = {name: [None] * len(texts) for name in names}
-        for (head, start), indexes in self._groups(texts, refused, head_of).items():
+
+        def read(group: Group, bodies: Sequence[Any], refused: Refusals) -> Columns | str:
+            head, start = group
             reader = self._reader(head)
             if isinstance(reader, str):
-                refused.update(dict.fromkeys(indexes, (None, reader)))
-                continue
-            of_some: Refusals = {}
-            bodies: Any = texts if len(indexes) == len(texts) else [texts[index] for index in indexes]
-            columns = reader.read(bodies, start, of_some)
-            refused.update((indexes[place], why) for place, why in of_some.items())
-            for name, values in zip(names, columns, strict=True):
-                if len(indexes) == len(texts):
-                    found[name] = values
-                    continue
-                into = found[name]
-                for index, value in zip(indexes, values, strict=True):
-                    into[index] = value
-        return found
+                return reader
+            return dict(zip(names, reader.read(bodies, start, refused), strict=True))
+
+        return read_in_groups(names, texts, self._groups(texts, refused, head_of), read, refused)
 
     def _groups(
         self, texts: Sequence[bytes | None], refused: Refusals, head_of: HeadOf

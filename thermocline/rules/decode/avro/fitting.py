@@ -41,11 +41,15 @@ def conversion(of: AvroType, to: ColumnType) -> Convert | None:
     taken = _TAKEN[to.kind]
     if to.epoch is None and (of.kind, of.logical) in taken:
         return taken[of.kind, of.logical]
+    raise ValueError(_not_taken(of, to))  # safety: avro-other-type
+
+
+def _not_taken(of: AvroType, to: ColumnType) -> str:
     if of.logical.startswith("local-timestamp") and to.kind is Kind.TIMESTAMPTZ:
-        raise ValueError(f"the record has a {of}, which has no zone and so is no moment")
+        return f"the record has a {of}, which has no zone and so is no moment"
     if of.logical.startswith(("timestamp", f"{CONNECT}Timestamp")) and to.kind is Kind.TIMESTAMP:
-        raise ValueError(f"the record has a {of}, which is a moment: a timestamptz takes it")
-    raise ValueError(f"the record has a value of type {of}")  # safety: avro-other-type
+        return f"the record has a {of}, which is a moment: a timestamptz takes it"
+    return f"the record has a value of type {of}"
 
 
 def json_text(value: Any) -> str | None:

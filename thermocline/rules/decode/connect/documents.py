@@ -9,7 +9,7 @@ from typing import Any, Final
 from thermocline.rules.avro_schema import AvroType
 from thermocline.rules.connect_schema import parse_connect_schema
 from thermocline.rules.decode.connect.fitting import fitted_type, with_bytes_in
-from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.formats import Columns, Refusals, read_in_groups
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.decode.json_documents import JsonDocuments
 from thermocline.rules.definition import Column
@@ -47,22 +47,13 @@ class ConnectDocuments:
         for index, text in enumerate(texts):
             schema = None if text is None else head_of(index)
             groups.setdefault(schema or b"", []).append(index)
-        found: dict[str, list[Any]] = {column.name: [None] * len(texts) for column in self._columns}
-        for schema, indexes in groups.items():
+        names = [column.name for column in self._columns]
+
+        def read(schema: bytes, some: Sequence[bytes | None], refused: Refusals) -> Columns | str:
             reader = self._reader(schema)
-            if isinstance(reader, str):
-                refused.update(dict.fromkeys(indexes, (None, reader)))
-                continue
-            of_some: Refusals = {}
-            columns = reader.read([texts[index] for index in indexes], of_some)
-            refused.update((indexes[place], why) for place, why in of_some.items())
-            if len(groups) == 1:
-                return columns
-            for name, values in columns.items():
-                into = found[name]
-                for index, value in zip(indexes, values, strict=True):
-                    into[index] = value
-        return found
+            return reader if isinstance(reader, str) else reader.read(some, refused)
+
+        return read_in_groups(names, texts, groups, read, refused)
 
     def _reader(self, schema: bytes) -> JsonDocuments | str:
         if not schema:

@@ -78,14 +78,17 @@ class MessageReader:
             messages = [self._parsed(index, body, refused) for index, body in enumerate(bodies)]
         found: list[list[Any]] = [[None] * len(bodies) for _ in self._columns]
         self._message.read(messages, found, refused)
-        for number, column in enumerate(self._columns):
-            if column.name in self._required:
-                for index, value in enumerate(found[number]):
-                    if value is None:  # safety: protobuf-key-null
-                        refused.setdefault(index, (column, _reason(column, "missing")))
-            elif self._tells_unset:  # safety: protobuf-unset
-                found[number] = [UNSET if value is None else value for value in found[number]]
-        return found
+        return [self._settled(*one, refused) for one in zip(self._columns, found, strict=True)]
+
+    def _settled(self, column: Column, values: list[Any], refused: Refusals) -> list[Any]:
+        """The values, null for what is not there, as a column may have them."""
+        if column.name in self._required:
+            for index, value in enumerate(values):
+                if value is None:  # safety: protobuf-key-null
+                    refused.setdefault(index, (column, _reason(column, "missing")))
+        elif self._tells_unset:  # safety: protobuf-unset
+            return [UNSET if value is None else value for value in values]
+        return values
 
     def _parsed(self, index: int, body: bytes, refused: Refusals) -> Any:
         """A message, or None where there is none."""
@@ -124,15 +127,19 @@ class _Message:
         self._inner: list[tuple[Any, _Message]] = []
         for name in dict.fromkeys(target.path[0] for target in targets):
             field = descriptor.fields_by_name.get(name)
-            if field is None:  # a field that the schema lacks
-                continue
-            here = [target for target in targets if target.path == (name,)]
-            inside = [target.inside() for target in targets if target.path[0] == name and target not in here]
-            self._leaves += [(target, _leaf(field, target.column)) for target in here]
-            if inside and (field.is_repeated or field.message_type is None):
-                self._leaves += [(target, _without_fields(field, target.path[0])) for target in inside]
-            elif inside:
-                self._inner.append((field, _Message(field.message_type, inside, row_fields)))
+            if field is not None:  # the schema has it
+                self._add(field, [target for target in targets if target.path[0] == name], row_fields)
+
+    def _add(self, field: Any, targets: Sequence[_Target], row_fields: RowFields) -> None:
+        """Has a field read for the targets whose paths begin with it."""
+        inside = [target.inside() for target in targets if len(target.path) > 1]
+        self._leaves += [(one, _leaf(field, one.column)) for one in targets if len(one.path) == 1]
+        if not inside:
+            return
+        if field.is_repeated or field.message_type is None:
+            self._leaves += [(target, _without_fields(field, target.path[0])) for target in inside]
+        else:
+            self._inner.append((field, _Message(field.message_type, inside, row_fields)))
 
     def read(self, messages: Sequence[Any], found: list[list[Any]], refused: Refusals) -> None:
         """Puts the values of each target where its column has them; messages may be None."""
