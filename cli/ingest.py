@@ -65,7 +65,6 @@ def run(
     session = session_of(context)
     settings = session.settings()
     tables = _chosen(settings, names or ())
-    from thermocline.ingest.run import Hooks
     from thermocline.ingest.run import run as run_ingest
     from thermocline.maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
@@ -81,15 +80,15 @@ def run(
     progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
     with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
-        hooks = Hooks(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
-        ended = run_ingest(settings, tables, once, stop, hooks=hooks, standby=standby)
-    if len(ended) == 1 and ended[0].error is not None:
-        raise ended[0].error
+        beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
+        ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
+    errors = [one.error for one in ended if one.error is not None]
+    if len(ended) == 1 and errors:
+        raise errors[0]
     if once:
         _show_ended(ended, as_json)
-    for one in ended:
-        if one.error is not None:
-            session.show_error(one.error, as_json)
+    for error in errors:
+        session.show_error(error, as_json)
     return _exit_code([one.exit_code for one in ended])
 
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from thermocline.maintenance.measure import BucketMeasure, FileMeasure, TableMeasure
+    from thermocline.maintenance.orphans import Orphans
     from thermocline.maintenance.plan import PlannedTask
     from thermocline.maintenance.status import Examined
+    from thermocline.settings import Settings
 
 BudgetSeconds = Annotated[
     float | None,
@@ -271,27 +273,18 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
     An orphan is a file of the table, or of its quarantine, that no snapshot refers to. Changes nothing.
     """
     settings = session_of(context).settings()
-    from thermocline.iceberg.catalog import open_table
-    from thermocline.ingest.quarantine import open_quarantine
-    from thermocline.maintenance.orphans import SEEN_APART_MS, find_orphans
+    from thermocline.maintenance.orphans import SEEN_APART_MS
 
     now_ms = SystemClock().now_ms()
-    tables = [open_table(settings, name)]
-    with suppress(TableMissing):
-        tables.append(open_quarantine(tables[0].catalog, name, settings.table(name).identifier))
-    try:
-        looked = [find_orphans(one, now_ms) for one in tables]
-    except (OSError, ValueError) as error:
-        raise StorageFailed(table=name, detail=first_line(error)) from error
-    found = [orphan for one in looked for orphan in one.found]
-    files, due = sum(one.files for one in looked), sum(len(one.due(now_ms)) for one in looked)
-    shared = next((one.shared for one in looked if one.shared), "")
-    is_surprising = any(one.is_surprising(now_ms) for one in looked)
+    looked, is_surprising = _orphans_of(settings, name, now_ms)
+    found, shared, due = looked.found, looked.shared, len(looked.due(now_ms))
     rows = [
         (one.path, shown_bytes(one.bytes), iso_time(one.modified_ms), iso_time(one.seen_ms + SEEN_APART_MS))
         for one in found
     ]
-    words = [f"{counted(len(rows), 'orphan')} of {files:,} files, {due:,} to be deleted by the next run"]
+    words = [
+        f"{counted(len(rows), 'orphan')} of {looked.files:,} files, {due:,} to be deleted by the next run"
+    ]
     if shared:
         words.append(f"nothing is deleted: {shared}")
     elif is_surprising:
@@ -299,7 +292,7 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
         words.append(f"surprisingly many, so nothing is deleted yet; check them, then run: {approve}")
     document = {
         "table": name,
-        "files": files,
+        "files": looked.files,
         "due": due,
         "shared": shared,
         "surprising": is_surprising,
@@ -308,6 +301,25 @@ def orphans(context: typer.Context, name: TableName, as_json: AsJson = False) ->
     text = Text("\n".join(words))
     listed = table(("file", "size", "modified", "deleted after"), rows)
     show(document, Group(listed, text) if rows else text, as_json)
+
+
+def _orphans_of(settings: Settings, name: str, now_ms: int) -> tuple[Orphans, bool]:
+    """The orphans of a table and its quarantine, and whether those of one of them are surprisingly many."""
+    from thermocline.iceberg.catalog import open_table
+    from thermocline.ingest.quarantine import open_quarantine
+    from thermocline.maintenance.orphans import Orphans, find_orphans
+
+    tables = [open_table(settings, name)]
+    with suppress(TableMissing):
+        tables.append(open_quarantine(tables[0].catalog, name, settings.table(name).identifier))
+    try:
+        looked = [find_orphans(one, now_ms) for one in tables]
+    except (OSError, ValueError) as error:
+        raise StorageFailed(table=name, detail=first_line(error)) from error
+    found = tuple(orphan for one in looked for orphan in one.found)
+    shared = next((one.shared for one in looked if one.shared), "")
+    whole = Orphans(found, sum(one.files for one in looked), shared)
+    return whole, any(one.is_surprising(now_ms) for one in looked)
 
 
 def plan_command(name: str, budget_seconds: float | None, budget_bytes: str | None) -> str:

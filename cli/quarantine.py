@@ -6,10 +6,11 @@ import base64
 import heapq
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -187,20 +188,24 @@ def purge(
     from thermocline.ingest.replay.quarantined import purge as purge_now
     from thermocline.process.clock import SystemClock
 
-    def wanted(row: Row) -> bool:
-        if moment is not None:
-            return bool(row["timestamp"] < moment)
-        return places is None or _place(row) in places
-
     if places is not None:
         check_quarantined(quarantine, name, sorted(places))
     choice = ["--before", before] if before else ["--all"] if everything else records or []
+    wanted = partial(_is_to_go, places, moment)
     chosen = wanted if yes else _confirmed(name, quarantine, wanted, choice)
     count = purge_now(settings, name, chosen, SystemClock(), say) if chosen else 0
-    words = f"{name}: {counted(count, 'record')} purged" if count else f"{name}: nothing was purged"
-    code = ExitCode.DONE if count else ExitCode.NOTHING_TO_DO
-    show({"table": name, "purged": count, "exit_code": code}, Text(words), as_json)
+    if not count:
+        words, code = "nothing was purged", ExitCode.NOTHING_TO_DO
+    else:
+        words, code = f"{counted(count, 'record')} purged", ExitCode.DONE
+    show({"table": name, "purged": count, "exit_code": code}, Text(f"{name}: {words}"), as_json)
     return code
+
+
+def _is_to_go(places: Collection[Place] | None, before: datetime | None, row: Row) -> bool:
+    if before is not None:
+        return bool(row["timestamp"] < before)
+    return places is None or _place(row) in places
 
 
 @dataclass(frozen=True, slots=True)

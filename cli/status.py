@@ -114,26 +114,15 @@ def _report(
     asked = {source: ask for source, ask in questions.items() if source not in without}
     answers = answered(asked, began_at + limits.sources)
     found = {source: answers.get(source) or _silent(settings, server_url, source, limits) for source in asked}
-    log, catalog, trino = (
-        found[source][0] if source in found else None
-        for source in (StatusSource.KAFKA, StatusSource.CATALOG, StatusSource.TRINO)
-    )
+    opened = {source: answer[0] for source, answer in found.items()}
+    log, trino = opened.get(StatusSource.KAFKA), opened.get(StatusSource.TRINO)
     entries: dict[str, dict[str, Any]] = {
         name: {"table": name, "identifier": table.identifier} for name, table in settings.tables.items()
     }
-    if catalog is not None:
-        of_thread = threading.local()
-
-        def catalog_of_thread() -> Catalog:
-            """One for each thread: not every client may be used by several."""
-            if not hasattr(of_thread, "catalog"):
-                of_thread.catalog = open_catalog(settings.catalog)
-            opened: Catalog = of_thread.catalog
-            return opened
-
+    if opened.get(StatusSource.CATALOG) is not None:
+        catalog_of = _for_each_thread(partial(open_catalog, settings.catalog))
         tables = {
-            name: partial(_look, settings, entry, catalog_of_thread, log, trino)
-            for name, entry in entries.items()
+            name: partial(_look, settings, entry, catalog_of, log, trino) for name, entry in entries.items()
         }
         for name in entries.keys() - answered(tables, began_at + limits.all).keys():
             entries[name] = {**entries[name], "unanswered": True}
@@ -141,6 +130,19 @@ def _report(
         **{source.value: answer for source, (_, answer) in found.items()},
         "tables": list(entries.values()),
     }
+
+
+def _for_each_thread(open_catalog: Callable[[], Catalog]) -> Callable[[], Catalog]:
+    """Gives each thread a catalog of its own: not every client may be used by several."""
+    of_thread = threading.local()
+
+    def catalog_of_thread() -> Catalog:
+        if not hasattr(of_thread, "catalog"):
+            of_thread.catalog = open_catalog()
+        opened: Catalog = of_thread.catalog
+        return opened
+
+    return catalog_of_thread
 
 
 def _import_all(settings: Settings) -> None:
@@ -310,15 +312,7 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
         return "the catalog was not asked, or does not answer"
     if "lag" not in entry:
         return "; ".join([*_unowned(owner), "Kafka was not asked, or does not answer"])
-    outside, new = entry["lag"]["outside_log"], entry["lag"]["new_partitions"]
-    remarks = _unowned(owner)
-    remarks += [f"the log does not hold the seam of {', '.join(outside)}"] if outside else []
-    remarks += [f"new: {', '.join(new)}"] if new else []
-    remarks += [
-        f"[transaction-open] {one['partition']}: a transaction open since offset {one['begins_at']:,} "
-        f"holds back {one['held_back']:,} offsets"
-        for one in entry["lag"]["open_transactions"]
-    ]
+    remarks = [*_unowned(owner), *_remarks_on_log(entry["lag"])]
     remarks += [
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
@@ -326,6 +320,18 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
         shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
         remarks.append(f"fields that no column is read from: {shown}")
     return "; ".join(remarks)
+
+
+def _remarks_on_log(lag: dict[str, Any]) -> Iterator[str]:
+    if outside := lag["outside_log"]:
+        yield f"the log does not hold the seam of {', '.join(outside)}"
+    if new := lag["new_partitions"]:
+        yield f"new: {', '.join(new)}"
+    for one in lag["open_transactions"]:
+        yield (
+            f"[transaction-open] {one['partition']}: a transaction open since offset {one['begins_at']:,} "
+            f"holds back {one['held_back']:,} offsets"
+        )
 
 
 def _unowned(owner: dict[str, Any]) -> list[str]:

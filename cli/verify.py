@@ -84,9 +84,8 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     settings = session.settings()
     settings.table(name)
     parts = _entity_parts(entity, key, sample)
-    if not watch and (rounds is not None or keep_going):
-        option = "--keep-going" if rounds is None else "--rounds"
-        raise BadParameter(name=option, problem="it goes with --watch")
+    if not watch:
+        _check_not_watching(rounds, keep_going)
     from thermocline.cli.read import parse_key
     from thermocline.cli.stopping import orderly_end, stop_event
     from thermocline.cli.verify_progress import shown_progress
@@ -133,6 +132,12 @@ def _code(report: Report) -> ExitCode:
     if not report.agrees:
         return ExitCode.BAD_ANSWER
     return ExitCode.DONE if report.is_complete else ExitCode.UNAVAILABLE
+
+
+def _check_not_watching(rounds: int | None, keep_going: bool) -> None:
+    if rounds is not None or keep_going:
+        option = "--keep-going" if rounds is None else "--rounds"
+        raise BadParameter(name=option, problem="it goes with --watch")
 
 
 def _show(report: Report, seed: int, as_json: bool) -> None:

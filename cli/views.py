@@ -199,23 +199,16 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
     from thermocline.views.check import ViewCheck, check_table
     from thermocline.views.trino_client import Trino
 
-    findings, is_unavailable = [], False
+    findings, code = [], ExitCode.DONE
     log, trino = Log(settings.kafka), Trino(settings.views, table=name)
     try:
         for finding in check_table(settings, name, open_table(settings, name), log, trino, SystemClock()):
             findings.append(finding)  # noqa: PERF402  those before an error count
     except TrinoUnreachable as error:
-        is_unavailable = True
+        code = ExitCode.UNAVAILABLE
         findings.append(ViewCheck("Trino", f"[{error.code}] {error.what} {error.cause}", error.next))
-    code = (
-        ExitCode.UNAVAILABLE
-        if is_unavailable
-        else ExitCode.DONE
-        if all(one.is_good for one in findings)
-        else ExitCode.BAD_ANSWER
-    )
-    rows = [(one.subject, one.found, "ok" if one.is_good else "fix") for one in findings]
-    fixes = [line for one in findings if one.fix for line in (f"{one.subject}:", f"  {as_typed(one.fix)}")]
+    if code is ExitCode.DONE and not all(one.is_good for one in findings):
+        code = ExitCode.BAD_ANSWER
     document = {
         "table": name,
         "findings": [
@@ -223,6 +216,8 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
         ],
         "exit_code": code,
     }
+    rows = [(one.subject, one.found, "ok" if one.is_good else "fix") for one in findings]
+    fixes = (f"{one.subject}:\n  {as_typed(one.fix)}" for one in findings if one.fix)
     show(document, Group(table(("", "found", ""), rows), Text("\n".join(fixes))), as_json)
     return code
 

@@ -196,15 +196,11 @@ def _copies(link: Link, properties: Mapping[str, str | None]) -> Iterator[Findin
     """The table's properties, against the current snapshot. A batch id is missing in tables of old."""
     state = _state(link)
     seam, batch, epoch = (properties.get(name) for name in (SEAM_PROPERTY, BATCH_PROPERTY, EPOCH_PROPERTY))
-    try:
-        is_same = seam is not None and Seam.from_json(seam) == state.seam
-    except ValueError:
-        is_same = False
-    differ = (
-        []
-        if is_same
-        else [f"{SEAM_PROPERTY} is {seam or 'missing'}, and the snapshot's seam {state.seam.to_json()}"]
-    )
+    differ = []
+    if not _is_of(state.seam, seam):
+        differ.append(
+            f"{SEAM_PROPERTY} is {seam or 'missing'}, and the snapshot's seam {state.seam.to_json()}"
+        )
     if batch is not None and batch != state.batch_id:
         differ.append(f"{BATCH_PROPERTY} is {batch}, and {SUMMARY_BATCH} {state.batch_id}")
     if epoch != str(state.epoch):
@@ -212,6 +208,13 @@ def _copies(link: Link, properties: Mapping[str, str | None]) -> Iterator[Findin
     if differ:
         facts = "; ".join(differ)
         yield Finding("seam-copy-differs", f"{name_of(link)} is not what the table last committed: {facts}")
+
+
+def _is_of(seam: Seam, text: str | None) -> bool:
+    try:
+        return text is not None and Seam.from_json(text) == seam
+    except ValueError:
+        return False
 
 
 def _definition(link: Link, definition: LiveTable) -> Iterator[Finding]:

@@ -34,8 +34,7 @@ def contested(result: BatchResult) -> bool:
 
 def warn_of_contested_keys(definition: LiveTable, result: BatchResult) -> None:
     """Log how many keys there are, an example and its partitions, and what there is to do."""
-    conflicts = [done for done in result.buckets if done.keys_in_several_partitions]
-    examples = ((done.conflict_example, done.conflict_places) for done in conflicts)
+    examples = ((done.conflict_example, done.conflict_places) for done in result.buckets)
     example, places = next(((key, places) for key, places in examples if key is not None), (None, ()))
     if example is None:
         return
@@ -44,7 +43,7 @@ def warn_of_contested_keys(definition: LiveTable, result: BatchResult) -> None:
         "keys in several partitions",
         extra=fields(
             table=definition.name,
-            keys=sum(done.keys_in_several_partitions for done in conflicts),
+            keys=sum(done.keys_in_several_partitions for done in result.buckets),
             example=named_columns(definition, example),
             partitions=", ".join(f"{topic}/{partition}" for topic, partition in places),
             advice=(_GREW if is_one_topic else _TOPICS) + _DOCS,  # no command: `next` would leave it out

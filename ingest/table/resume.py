@@ -174,15 +174,22 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
     if not added:
         return NewTopics()
     new = new_topics(Log(settings.kafka), added, settings.table(name).start)
-    oldest_first = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
-    states = [link_of(one).state for one in oldest_first]
-    starts = new.starts
+    joined, starts = _seams_joined(table), new.starts
     for topic, topic_id in new.topic_ids.items():
-        joined = next((one for one in states if one and one.topic_ids.get(topic) == topic_id), None)
-        if joined is not None:
-            others = set(joined.seam.topics) - {topic}
-            starts = starts.without([topic]).merged_max(joined.seam.without(others))
+        seam = joined.get((topic, topic_id))
+        if seam is not None:
+            starts = starts.without([topic]).merged_max(seam.without(set(seam.topics) - {topic}))
     return NewTopics(new.topic_ids, starts)
+
+
+def _seams_joined(table: Table) -> dict[tuple[str, str], Seam]:
+    """The seam of the oldest snapshot that knows a topic, by the topic and its id."""
+    joined: dict[tuple[str, str], Seam] = {}
+    for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
+        state = link_of(snapshot).state
+        if state is not None:
+            joined = dict.fromkeys(state.topic_ids.items(), state.seam) | joined
+    return joined
 
 
 def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:

@@ -168,9 +168,9 @@ async def file(
     job, files = await asyncio.to_thread(store.file, id, name)
     found = next((one for one in job.files if one.name == name), None)
     headers = {READ_POINT: msgspec.json.encode(job.read_point).decode()}
+    media_type = JSON
     if found is not None:
-        headers["ETag"] = f'"{found.sha256}"'
-    media_type = JSON if found is None else _media_type(job)
+        headers["ETag"], media_type = f'"{found.sha256}"', _media_type(job)
     if isinstance(files, FolderFiles):
         if not await asyncio.to_thread((files.folder / name).is_file):  # cancelled just now
             raise NotFound.of_job(job.table, f"{id}/{name}")
