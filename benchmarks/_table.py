@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks._report import say
 from thermocline.dev.oracle import Oracle
-from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload, produce
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -66,7 +66,7 @@ def filled(folder: Path, rows: int, seed: int, **options: Any) -> Stack:
     ``options`` are the stack's.
     """
     say(f"filling a table with {rows:,} rows")
-    stack = Stack(folder, partitions=8, buckets=16, is_measured=True, **options).start()
+    stack = Stack(folder, StackOptions(partitions=8, buckets=16, is_measured=True, **options)).start()
     write(stack, Workload(seed, rows // KEYS_PER_USER, KEYS_PER_USER).load())
     owner = Owner.open(stack.settings, TABLE, SystemClock())
     started = time.monotonic()

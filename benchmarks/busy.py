@@ -27,7 +27,7 @@ from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, serve_cold, write
 from benchmarks.lookup import load_of
 from benchmarks.merge import INSERTED, MERGE, UPDATED, event_of, make_twin, write_folded
-from thermocline.dev.stack import TABLE, TOPIC, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Stack, StackOptions
 from thermocline.dev.workload import Event, produce
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.ingest.commit.java import JAVA_ERRORS
@@ -88,13 +88,15 @@ def main() -> None:
 def _stack(folder: Path, engine: str) -> Stack:
     stack = Stack(
         folder,
-        partitions=8,
-        buckets=16,
-        workers=2,
-        engine=engine,
-        is_measured=True,
-        spark_conf={"spark.driver.memory": "4g"},
-        commit_interval_seconds=INTERVAL_SECONDS,
+        StackOptions(
+            partitions=8,
+            buckets=16,
+            workers=2,
+            engine=engine,
+            is_measured=True,
+            spark_conf={"spark.driver.memory": "4g"},
+            commit_interval_seconds=INTERVAL_SECONDS,
+        ),
     )
     text = stack.config_path.read_text()
     again = text[text.index(f"[tables.{TABLE}]") :].replace(f"tables.{TABLE}", f"tables.{FRESH}")

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, Stopwatch, Timings, write
 from thermocline.dev.spark_cluster import LocalSparkCluster
-from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.commit.commit import Committer
@@ -49,7 +49,7 @@ def main() -> None:
         if options.cluster:
             cluster = running.enter_context(LocalSparkCluster(folder / "cluster"))
         stack = running.enter_context(
-            Stack(folder / "stack", partitions=8, buckets=16, is_measured=True, cluster=cluster)
+            Stack(folder / "stack", StackOptions(partitions=8, buckets=16, is_measured=True, cluster=cluster))
         )
         stack.start()
         say(f"filling a table with {options.rows:,} rows")

@@ -30,7 +30,7 @@ from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, serve_cold, write
 from benchmarks.extract import seconds_of_extract
 from benchmarks.lookup import load_of, users_of
-from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path
@@ -113,12 +113,9 @@ def _day(options: argparse.Namespace, variant: Variant) -> dict[str, Any]:
         tempfile.TemporaryDirectory() as folder,
         Stack(
             Path(folder),
-            partitions=8,
-            buckets=16,
-            workers=2,
-            engine="local",
-            trino_gb=trino_gb,
-            is_measured=True,
+            StackOptions(
+                partitions=8, buckets=16, workers=2, engine="local", trino_gb=trino_gb, is_measured=True
+            ),
         ) as stack,
     ):
         stack.start_broker()

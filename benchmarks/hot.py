@@ -17,7 +17,7 @@ import psutil
 from benchmarks._report import report, say
 from benchmarks._table import KEYS_PER_USER, write
 from benchmarks.lookup import load_of, users_of
-from thermocline.dev.stack import TABLE, Command, Stack
+from thermocline.dev.stack import TABLE, Command, Stack, StackOptions
 from thermocline.dev.workload import Workload
 from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        stack = Stack(Path(folder), partitions=8, buckets=16, is_measured=True).start()
+        stack = Stack(Path(folder), StackOptions(partitions=8, buckets=16, is_measured=True)).start()
         with stack:
             report("hot", options.seed, _Hot(stack, options).figures())
 

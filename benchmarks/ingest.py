@@ -20,7 +20,7 @@ import fastavro
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import KEYS_PER_USER, write
-from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -89,7 +89,7 @@ def _in_avro(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _stack(folder: str) -> Stack:
-    return Stack(Path(folder), partitions=8, buckets=16, is_measured=True)
+    return Stack(Path(folder), StackOptions(partitions=8, buckets=16, is_measured=True))
 
 
 def _workload(options: argparse.Namespace) -> Workload:

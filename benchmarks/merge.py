@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks._report import cpu_seconds, report, say
 from benchmarks._table import write
-from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.dev.workload import Event
 from thermocline.ingest.engine.spark import SparkEngine
 from thermocline.ingest.owner.owner import Owner
@@ -74,7 +74,7 @@ def main() -> None:
 
 def _stack(folder: Path) -> Stack:
     conf = {"spark.driver.memory": DRIVER_MEMORY}
-    return Stack(folder, partitions=8, buckets=16, is_measured=True, spark_conf=conf).start()
+    return Stack(folder, StackOptions(partitions=8, buckets=16, is_measured=True, spark_conf=conf)).start()
 
 
 class _Run:

@@ -20,7 +20,7 @@ import psutil
 from confluent_kafka import Producer
 
 from benchmarks._report import percentiles_ms, report, say
-from thermocline.dev.stack import Command, Stack
+from thermocline.dev.stack import Command, Stack, StackOptions
 from thermocline.ingest.commit.java import small_jvm
 from thermocline.ingest.table.create import create_table
 from thermocline.settings import load_settings
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     names = [f"t{number:03}" for number in range(options.tables)]
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder), engine="local") as stack:
+    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder), StackOptions(engine="local")) as stack:
         bench = Bench(stack, names, options.records)
         bench.prepare()
         say("one table alone")

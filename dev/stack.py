@@ -14,8 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import httpx
@@ -99,69 +99,74 @@ class Command:
         return code
 
 
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What a stack is made of.
+
+    With memory for a Trino there is one, the table has format version 2, and ingest publishes its views. With
+    a REST catalog, the table is in its store instead of in the folder. Spark's JVM starts quickly, unless it
+    is to be measured: then it is as a user's, with what ``spark_conf`` adds. With a cluster, Spark's tasks
+    run there. Replicas are servers of the same table, which share nothing: each has its own port and state
+    folder. A broker that is handed in runs already, and goes on when the stack has stopped.
+    """
+
+    partitions: int = 4
+    buckets: int = 8
+    commit_interval_seconds: float = 10.0
+    workers: int = 1
+    catalog: str = "lake"
+    trino_gb: int = 0
+    engine: str = "spark"
+    lease_seconds: float = 60.0
+    is_measured: bool = False
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    rest: RestAddress | None = None
+    views_hot: str = "kafka"
+    cluster: LocalSparkCluster | None = None
+    replicas: int = 1
+    kafka: LocalKafka | None = None
+    report: Report = in_silence
+
+
 class Stack:
     """A folder with a broker, a configuration and a table, and the commands that run on them.
 
-    Use it as a context manager; the processes end with it, the broker last. With memory for a Trino there is
-    one, the table has format version 2, and ingest publishes its views. With a REST catalog, the table is in
-    its store instead of in the folder. Spark's JVM starts quickly, unless it is to be measured: then it is as
-    a user's, with what ``spark_conf`` adds. With a cluster, Spark's tasks run there.
-    Replicas are servers of the same table, which share nothing: each has its own port and state folder.
-    A broker that is handed in runs already, and goes on when the stack has stopped.
+    Use it as a context manager; the processes end with it, the broker last.
     """
 
-    def __init__(  # noqa: PLR0913  (each but the first has a default)
-        self,
-        folder: Path,
-        *,
-        partitions: int = 4,
-        buckets: int = 8,
-        commit_interval_seconds: float = 10.0,
-        workers: int = 1,
-        catalog: str = "lake",
-        trino_gb: int = 0,
-        engine: str = "spark",
-        lease_seconds: float = 60.0,
-        is_measured: bool = False,
-        spark_conf: Mapping[str, str] = MappingProxyType({}),
-        rest: RestAddress | None = None,
-        views_hot: str = "kafka",
-        cluster: LocalSparkCluster | None = None,
-        replicas: int = 1,
-        kafka: LocalKafka | None = None,
-        report: Report = in_silence,
-    ) -> None:
+    def __init__(self, folder: Path, options: StackOptions) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.kafka = kafka or LocalKafka(self.folder / "kafka", report=report)
-        self._is_kafka_ours = kafka is None
+        report, trino_gb = options.report, options.trino_gb
+        self.kafka = options.kafka or LocalKafka(self.folder / "kafka", report=report)
+        self._is_kafka_ours = options.kafka is None
         self.trino = (
             LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None
         )
-        self.urls = tuple(f"http://{HOST}:{_free_port()}" for _ in range(replicas))
+        self.urls = tuple(f"http://{HOST}:{_free_port()}" for _ in range(options.replicas))
         self.url = self.urls[0]
         self.config_path = self.folder / "thermocline.toml"
-        self._partitions = partitions
+        self._partitions = options.partitions
         self._commands: list[Command] = []
         self.config_path.write_text(
             _CONFIG.format(
                 bootstrap_servers=self.kafka.bootstrap_servers,
                 host=HOST,
                 port=_port_of(self.url),
-                workers=workers,
-                catalog=catalog,
-                where=_SQLITE if rest is None else _rest_section(rest),
+                workers=options.workers,
+                catalog=options.catalog,
+                where=_SQLITE if options.rest is None else _rest_section(options.rest),
                 table=TABLE,
                 topic=TOPIC,
-                spark=_spark_section(cluster, spark_conf, is_measured=is_measured),
-                engine=engine,
-                lease_seconds=lease_seconds,
-                buckets=buckets,
-                commit_interval_seconds=commit_interval_seconds,
+                spark=_spark_section(options),
+                engine=options.engine,
+                lease_seconds=options.lease_seconds,
+                buckets=options.buckets,
+                commit_interval_seconds=options.commit_interval_seconds,
                 more=_READ_BY_TRINO if self.trino else "",
             )
             + (_VIEWS.format(url=self.trino.url) if self.trino else "")
-            + (_HOT_FROM_SERVER.format(port=_free_port()) if views_hot == "server" else "")
+            + (_HOT_FROM_SERVER.format(port=_free_port()) if options.views_hot == "server" else "")
         )
         self.settings: Settings = load_settings(self.config_path)
 
@@ -314,14 +319,15 @@ def _rest_section(catalog: RestAddress) -> str:
     return f'type = "rest"\nuri = "{catalog.url}"\nproperties = {_inline(catalog.properties)}\n'
 
 
-def _spark_section(cluster: LocalSparkCluster | None, conf: Mapping[str, str], *, is_measured: bool) -> str:
+def _spark_section(options: StackOptions) -> str:
+    cluster = options.cluster
     master, of_cluster = (cluster.url, cluster.conf) if cluster else ("local[2]", {})
     lines = [f'master = "{master}"']
-    quick = {} if is_measured else _QUICK_SPARK
+    quick = {} if options.is_measured else _QUICK_SPARK
     if quick:
         # For who keeps the demo's folder and goes on with its configuration.
         lines.append("# defaultJavaOptions make a start quick; leave them out where ingest goes on for long.")
-    return "\n".join([*lines, f"conf = {_inline({**of_cluster, **quick, **conf})}", ""])
+    return "\n".join([*lines, f"conf = {_inline({**of_cluster, **quick, **options.spark_conf})}", ""])
 
 
 def _inline(table: Mapping[str, str]) -> str:

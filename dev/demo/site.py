@@ -20,7 +20,7 @@ from thermocline.dev.oracle import Oracle
 from thermocline.dev.rest_catalog import LocalRestCatalog
 from thermocline.dev.s3 import LocalS3
 from thermocline.dev.spark_cluster import LocalSparkCluster
-from thermocline.dev.stack import TABLE, TOPIC, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Stack, StackOptions
 from thermocline.dev.trino import WITH_KAFKA
 from thermocline.dev.workload import Event, produce
 from thermocline.errors import NotReady, ServerUnreachable, TrinoRefused, TrinoUnreachable
@@ -194,13 +194,15 @@ def opened(folder: Path, options: DemoOptions, reporter: Reporter, clock: Clock)
         task = reporter.begin("Kafka: a broker, a topic")
         stack = Stack(
             folder,
-            partitions=PARTITIONS,
-            commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
-            trino_gb=int(options.trino),
-            rest=rest,
-            cluster=cluster,
-            replicas=REPLICAS if options.lake else 1,
-            report=partial(setattr, task, "note"),
+            StackOptions(
+                partitions=PARTITIONS,
+                commit_interval_seconds=COMMIT_INTERVAL_SECONDS,
+                trino_gb=int(options.trino),
+                rest=rest,
+                cluster=cluster,
+                replicas=REPLICAS if options.lake else 1,
+                report=partial(setattr, task, "note"),
+            ),
         )
         running.callback(_stop, stack, reporter)
         stack.start_broker()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tests.brokers import Brokers
 from thermocline.dev.rest_catalog import LocalRestCatalog
 from thermocline.dev.s3 import LocalS3
-from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.ingest.engine.engine import Engine, start_engine
 from thermocline.ingest.engine.spark import start_spark
 from thermocline.ingest.owner.owner import Owner
@@ -64,7 +64,7 @@ def new_stack(
                 options |= {"engine": "local", "rest": new_lake(folder.name)}
             if not has_own_broker:
                 options["kafka"] = undo.enter_context(brokers.lent())
-            stack = undo.enter_context(Stack(folder, catalog=name, **options))  # type: ignore[arg-type]
+            stack = undo.enter_context(Stack(folder, StackOptions(catalog=name, **options)))  # type: ignore[arg-type]
             stack.start_broker()
             create_table(stack.settings, TABLE)
             return stack

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from tests.brokers import Brokers
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.cli import entry
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.errors import ExitCode, RegistryUnreachable
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest.owner.owner import Owner
@@ -106,7 +106,7 @@ def registry() -> Iterator[RegistryServer]:
 def stack(tmp_path: Any, jvm: Any, brokers: Brokers, registry: RegistryServer) -> Iterator[Stack]:
     with (
         brokers.lent() as kafka,
-        Stack(tmp_path, catalog="avro", engine="local", kafka=kafka) as stack,
+        Stack(tmp_path, StackOptions(catalog="avro", engine="local", kafka=kafka)) as stack,
     ):
         base = stack.config_path.read_text().partition("[tables.")[0]
         stack.config_path.write_text(base + SECTION.replace("URL", registry.url))

@@ -28,7 +28,7 @@ from tests.behaviour.change_capture import LocalConnect, LocalRegistry
 from tests.docs.examples import PAGES
 from tests.ingest.postgres import HOST, local_postgres
 from thermocline.cli import entry
-from thermocline.dev.stack import Command, Stack
+from thermocline.dev.stack import Command, Stack, StackOptions
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
@@ -242,7 +242,7 @@ def spelled(rows: list[dict[str, Any]]) -> Rows:
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("shop")
-    stack = Stack(folder, catalog="debezium", engine="local")
+    stack = Stack(folder, StackOptions(catalog="debezium", engine="local"))
     registry = LocalRegistry(folder / "registry")
     connect = LocalConnect(folder / "connect", stack.kafka.bootstrap_servers, registry.address)
     with local_postgres({"wal_level": "logical"}) as port:

@@ -21,7 +21,7 @@ from tests.docs.examples import EXAMPLES, Example
 from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
 from thermocline.cli import entry
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -57,7 +57,7 @@ def stack(
     folder = tmp_path_factory.mktemp("formats")
     with (
         brokers.lent() as kafka,
-        Stack(folder, catalog=f"examples_{engine}", engine=engine, kafka=kafka) as stack,
+        Stack(folder, StackOptions(catalog=f"examples_{engine}", engine=engine, kafka=kafka)) as stack,
     ):
         base = stack.config_path.read_text().partition("[tables.")[0]
         section = f'\n[registry]\nurl = "{registry.url}"\n'

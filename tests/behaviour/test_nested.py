@@ -25,7 +25,7 @@ from pyiceberg.table import Table
 
 from tests.brokers import Brokers
 from thermocline.cli import entry
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
@@ -78,7 +78,7 @@ Rows = dict[str, dict[str, Any]]
 def stack(tmp_path: Any, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
     with (
         brokers.lent() as kafka,
-        Stack(tmp_path, catalog="nested", engine="local", kafka=kafka) as stack,
+        Stack(tmp_path, StackOptions(catalog="nested", engine="local", kafka=kafka)) as stack,
     ):
         configure(stack, SECTION)
         kafka.create_topic(NAME, 1)

@@ -26,7 +26,7 @@ from tests.behaviour.cases import CASES, Raw, Write
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.topic import APP, UPDATED_AT
 from tests.transactions import wait_for_markers
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
 from thermocline.ingest.owner.owner import Owner
@@ -189,7 +189,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]:
-    stack = Stack(tmp_path_factory.mktemp("formats"), catalog=CATALOG, engine="local")
+    stack = Stack(tmp_path_factory.mktemp("formats"), StackOptions(catalog=CATALOG, engine="local"))
     base = stack.config_path.read_text().partition("[tables.")[0]
     stack.config_path.write_text(base + "".join(variant.section for variant in VARIANTS))
     stack.settings = load_settings(stack.config_path)

@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.client import Client
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 from thermocline.serving.read import private
@@ -98,7 +98,10 @@ class Shops:
 
 @pytest.fixture
 def shops(tmp_path: Path, jvm: Any, brokers: Brokers) -> Iterator[Shops]:
-    with brokers.lent() as kafka, Stack(tmp_path, catalog="times", engine="local", kafka=kafka) as stack:
+    with (
+        brokers.lent() as kafka,
+        Stack(tmp_path, StackOptions(catalog="times", engine="local", kafka=kafka)) as stack,
+    ):
         base = stack.config_path.read_text().partition("[tables.")[0]
         stack.config_path.write_text(base + SECTION)
         stack.settings = load_settings(stack.config_path)

@@ -17,7 +17,7 @@ from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from thermocline.cli import entry
 from thermocline.cli.server_answers import Client
-from thermocline.dev.stack import TABLE, TOPIC, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Stack, StackOptions
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.ingest.batch.open_transactions import PATIENCE_SECONDS
 from thermocline.ingest.owner.owner import Owner
@@ -36,7 +36,7 @@ STATUS = ("status", "--without", "server")
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A table that says that its topic is transactional, and a server of it."""
-    with Stack(tmp_path_factory.mktemp("transactions"), partitions=2, buckets=2) as stack:
+    with Stack(tmp_path_factory.mktemp("transactions"), StackOptions(partitions=2, buckets=2)) as stack:
         text = stack.config_path.read_text()
         stack.config_path.write_text(text.replace("buckets = 2", "buckets = 2\ntransactional = true"))
         stack.settings = load_settings(stack.config_path)

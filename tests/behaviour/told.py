@@ -13,7 +13,7 @@ import httpx
 import pyarrow as pa
 
 from thermocline.dev.broker import LocalKafka
-from thermocline.dev.stack import Stack
+from thermocline.dev.stack import Stack, StackOptions
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -69,7 +69,7 @@ def told_stack(
     folder: Path, catalog: str, sections: Iterable[str], topics: Sequence[str], kafka: LocalKafka
 ) -> Iterator[Stack]:
     """A stack on a broker, with these topics and these tables in its configuration, which are not created."""
-    with Stack(folder, catalog=catalog, engine="local", kafka=kafka) as stack:
+    with Stack(folder, StackOptions(catalog=catalog, engine="local", kafka=kafka)) as stack:
         base = stack.config_path.read_text().partition("[tables.")[0]
         stack.config_path.write_text(base + "".join(sections))
         stack.settings = load_settings(stack.config_path)

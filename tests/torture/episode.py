@@ -27,7 +27,7 @@ from tests.torture.plan import KINDS, Fault, Round, rounds
 from tests.torture.readers import REFUSALS, Readers, batch, connect, extract
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
-from thermocline.dev.stack import TABLE, TOPIC, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Stack, StackOptions
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import current_state
 from thermocline.rules.seam import Seam
@@ -116,13 +116,15 @@ class Episode:
             lake = undo.enter_context(ProxiedLake(self._folder / "lake"))
         stack = Stack(
             self._folder,
-            partitions=partitions,
-            buckets=buckets,
-            commit_interval_seconds=drawn.choice((1.0, 2.0)),
-            workers=2,
-            lease_seconds=LEASE_SECONDS,
-            engine="spark" if lake is None else "local",
-            rest=lake,
+            StackOptions(
+                partitions=partitions,
+                buckets=buckets,
+                commit_interval_seconds=drawn.choice((1.0, 2.0)),
+                workers=2,
+                lease_seconds=LEASE_SECONDS,
+                engine="spark" if lake is None else "local",
+                rest=lake,
+            ),
         )
         _configure(stack, drawn)
         disks = {}

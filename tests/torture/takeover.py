@@ -23,7 +23,7 @@ from typing import Final
 from tests.torture.checks import check_history, check_rows, table_of
 from tests.torture.ledger import Ledger
 from tests.torture.traffic import Traffic
-from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack, StackOptions
 from thermocline.errors import OwnerLost
 from thermocline.iceberg.catalog import SnapshotState, current_state
 from thermocline.iceberg.holder import holder_of
@@ -143,11 +143,13 @@ def run(folder: Path, rounds: int, seed: int, engine: str = "spark", is_standby:
     """All of it, in a folder of its own. Raises AssertionError with the round that went wrong."""
     with Stack(
         folder,
-        partitions=PARTITIONS,
-        buckets=2,
-        commit_interval_seconds=0.2,
-        engine=engine,
-        lease_seconds=LEASE_SECONDS,
+        StackOptions(
+            partitions=PARTITIONS,
+            buckets=2,
+            commit_interval_seconds=0.2,
+            engine=engine,
+            lease_seconds=LEASE_SECONDS,
+        ),
     ) as stack:
         stack.start()
         client_config = stack.settings.kafka.client_config()

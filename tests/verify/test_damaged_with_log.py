@@ -23,8 +23,8 @@ from tests.maintenance.kept import HOURS
 from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
-from thermocline.dev.stack import Stack
-from thermocline.errors import ExitCode, ForeignSnapshot, LogReplaced, OffsetsGone
+from thermocline.dev.stack import Stack, StackOptions
+from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.batch.bucket_task import BucketResult
@@ -45,7 +45,10 @@ NO_KEY = 'key = []\nkey_from = "value"'
 def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -> Iterator[Stack]:
     """A broker; tables and topics are the tests' own."""
     folder = tmp_path_factory.mktemp("verify")
-    with brokers.lent() as kafka, Stack(folder, catalog="verify", engine="local", kafka=kafka) as stack:
+    with (
+        brokers.lent() as kafka,
+        Stack(folder, StackOptions(catalog="verify", engine="local", kafka=kafka)) as stack,
+    ):
         yield stack
 
 

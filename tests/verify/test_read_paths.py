@@ -25,7 +25,7 @@ from tests.brokers import Brokers
 from tests.failpoints.arming import arm
 from thermocline.cli import entry
 from thermocline.cli.verify_read_paths import open_read_paths
-from thermocline.dev.stack import Command, Stack
+from thermocline.dev.stack import Command, Stack, StackOptions
 from thermocline.errors import ExitCode, NotReady
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import PROVENANCE
@@ -60,7 +60,7 @@ def live(tmp_path_factory: pytest.TempPathFactory, jvm: Any, brokers: Brokers) -
     folder = tmp_path_factory.mktemp("reads")
     with (
         brokers.lent() as kafka,
-        Stack(folder, catalog="reads", engine="local", kafka=kafka) as stack,
+        Stack(folder, StackOptions(catalog="reads", engine="local", kafka=kafka)) as stack,
     ):
         live = Live(stack, "reads")
         live.write(range(USERS), "first")

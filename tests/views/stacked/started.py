@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.behaviour.live import APPEND_TIME
 from tests.behaviour.test_other_formats import VARIANTS
 from thermocline.dev.ports import HOST, ports_of
-from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack
+from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack, StackOptions
 from thermocline.ingest.table.create import create_table
 from thermocline.settings import ServingSettings, ViewsSettings, load_settings
 from thermocline.settings.model import TrinoEndpointSettings
@@ -46,7 +46,7 @@ def started(folder: Path) -> Iterator[Stack]:
 
     Trino reads every manifest to plan a query, so there are few buckets.
     """
-    with Stack(folder, partitions=4, buckets=2, trino_gb=1, engine="local") as stack:
+    with Stack(folder, StackOptions(partitions=4, buckets=2, trino_gb=1, engine="local")) as stack:
         assert stack.trino is not None
         own, _, views = stack.config_path.read_text().partition("[views]")
         base, _, table = own.partition("[tables.")

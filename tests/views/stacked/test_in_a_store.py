@@ -12,7 +12,7 @@ from tests.views.stacked.read_paths import LAKE, READ_PATHS, ask, publish
 from thermocline.cli import entry
 from thermocline.dev.rest_catalog import LocalRestCatalog
 from thermocline.dev.s3 import LocalS3
-from thermocline.dev.stack import TABLE, Stack
+from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
 
@@ -25,7 +25,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, jvm: Any) -> Iterator[Stack]
     with (
         LocalS3(folder / "s3") as store,
         LocalRestCatalog(folder / "rest", store) as catalog,
-        Stack(folder, partitions=4, buckets=2, trino_gb=1, engine="local", rest=catalog) as stack,
+        Stack(
+            folder, StackOptions(partitions=4, buckets=2, trino_gb=1, engine="local", rest=catalog)
+        ) as stack,
     ):
         yield stack.start()
 
