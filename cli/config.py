@@ -75,7 +75,7 @@ def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:
     yield from (f"{_key(key)} = {_value(value)}" for key, value in values.items() if value is not None)
     for key, value in section.items():
         if key not in values:
-            yield from _toml(value, f"{name}.{_key(key)}" if name else _key(key))
+            yield from _toml(value, f"{name}.{_key(key)}".removeprefix("."))
 
 
 def _is_section(value: object, parent: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from thermocline.text.typed import command
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from thermocline.cli.session import Session
     from thermocline.ingest.run import Ended
     from thermocline.ingest.table.accepted import Accepted
     from thermocline.settings import Settings
@@ -69,19 +71,20 @@ def run(
     from thermocline.maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
     from thermocline.process.priority import lower_priority
-    from thermocline.process.title import set_title
 
     lower_priority(settings.ingest.nice)
-    set_title(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
-
-    def upkeep() -> TableUpkeep:
-        return TableUpkeep(settings.maintenance, SystemClock())
-
+    entitle(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
+    upkeep = partial(TableUpkeep, settings.maintenance, SystemClock())
     progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
     with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
         beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
         ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
+    return _concluded(session, ended, once, as_json)
+
+
+def _concluded(session: Session, ended: Sequence[Ended], once: bool, as_json: bool) -> int:
+    """Prints how the tables ended; gives the exit code. Raises the error of an only table."""
     errors = [one.error for one in ended if one.error is not None]
     if len(ended) == 1 and errors:
         raise errors[0]

@@ -293,13 +293,8 @@ def _age(answer: Mapping[str, Any]) -> str:
 def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     """A file that appears when it is complete, or stdout."""
     if output is None:
-        try:
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise BadParameter(name="stdout", problem=error.strerror or str(error)) from error
+        with _stdout() as stdout:
+            yield stdout
         return
     if not output.parent.is_dir():
         raise BadParameter(name="-o", problem=f"the folder {output.parent} does not exist")
@@ -321,6 +316,17 @@ def file_or_stdout(output: Path | None) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+@contextmanager
+def _stdout() -> Iterator[BinaryIO]:
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise BadParameter(name="stdout", problem=error.strerror or str(error)) from error
 
 
 @contextmanager

@@ -105,12 +105,12 @@ def _report(
 
     began_at = SystemClock().monotonic()
     questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
-        StatusSource.KAFKA: lambda: _ask_kafka(settings, Log),
-        StatusSource.CATALOG: lambda: _ask_catalog(settings, open_catalog),
+        StatusSource.KAFKA: partial(_ask_kafka, settings, Log),
+        StatusSource.CATALOG: partial(_ask_catalog, settings, open_catalog),
         StatusSource.SERVER: lambda: (None, _ask_server(server_url, limits)),
     }
     if settings.views.enabled:
-        questions[StatusSource.TRINO] = lambda: ask_trino(settings)
+        questions[StatusSource.TRINO] = partial(ask_trino, settings)
     asked = {source: ask for source, ask in questions.items() if source not in without}
     answers = answered(asked, began_at + limits.sources)
     found = {source: answers.get(source) or _silent(settings, server_url, source, limits) for source in asked}

@@ -20,6 +20,9 @@ from thermocline.errors import ExitCode, TrinoUnreachable, ViewsLate
 from thermocline.text.typed import as_typed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from thermocline.views.check import ViewCheck
     from thermocline.views.plan import PlannedView
     from thermocline.views.publish import PublishRound
 
@@ -216,10 +219,14 @@ def check(context: typer.Context, name: TableName, as_json: AsJson = False) -> i
         ],
         "exit_code": code,
     }
+    show(document, _listed(findings), as_json)
+    return code
+
+
+def _listed(findings: Sequence[ViewCheck]) -> Group:
     rows = [(one.subject, one.found, "ok" if one.is_good else "fix") for one in findings]
     fixes = (f"{one.subject}:\n  {as_typed(one.fix)}" for one in findings if one.fix)
-    show(document, Group(table(("", "found", ""), rows), Text("\n".join(fixes))), as_json)
-    return code
+    return Group(table(("", "found", ""), rows), Text("\n".join(fixes)))
 
 
 @app.command()

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import from_bytes
@@ -271,9 +271,9 @@ def _spans(ranges: Sequence[tuple[KeyBound | None, KeyBound | None]]) -> list[Sp
 
     None where nothing is known of it.
     """
-    known = [bound for both in ranges for bound in both if bound is not None]
+    known = [bound for bound in chain.from_iterable(ranges) if bound is not None]
     column = _telling_column(known)
-    values = [bound[column] for bound in known if len(bound) > column]
+    values = chain.from_iterable(bound[column : column + 1] for bound in known)
     prefix = _common_prefix([_text(value) for value in values if not isinstance(value, int)])
     numbers = ((_number(low, column, prefix), _number(high, column, prefix)) for low, high in ranges)
     return [None if low is None or high is None else (low, high + 1) for low, high in numbers]

@@ -98,9 +98,9 @@ def find_orphans(table: Table, now_ms: int, stop: Event | None = None) -> Orphan
     stored = [file for file in listed if _is_ours(file)]
     failpoint("orphans.listed")
     named = _named(table.refresh(), stop)
-    seen = {path: seen_ms for path, (seen_ms, _) in _sightings(table).items()}
+    seen = _sightings(table)
     found = [
-        Orphan(file.path, file.bytes, file.modified_ms, seen.get(file.path, now_ms))
+        Orphan(file.path, file.bytes, file.modified_ms, seen.get(file.path, (now_ms,))[0])
         for file in stored
         if place_of(file.path) not in named and _is_old(file, now_ms) and file.modified_ms is not None
     ]

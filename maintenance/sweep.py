@@ -171,7 +171,7 @@ def sweep(
     for note in noted:
         since_ms = _gone_since_ms(table, note, held, now_ms)
         is_due = since_ms is not None and since_ms <= now_ms - keep_files_ms  # safety: swept-since-gone
-        if leased & {one.snapshot_id for one in note.snapshots}:  # safety: swept-not-leased
+        if note.without(leased) != note.snapshots:  # safety: swept-not-leased
             is_due = False
         (due if is_due else waiting).append(note)
     if not due:
@@ -189,7 +189,7 @@ def sweep(
     refused: OSError | None = None
     for note in due:
         # A snapshot that the metadata still has was never expired: that commit did not land.
-        gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
+        gone = note.without(held)
         dead = reachable_from(io, gone, but=kept, may_be_gone=True, stop=stop)
         deleted, error = _all_deleted(io, dead, stop)
         files += deleted
@@ -216,7 +216,7 @@ def _gone_since_ms(table: Table, note: ExpiryNote, held: Collection[int], now_ms
     since_ms = gone_since_ms(table, note)
     if since_ms is not None:
         return since_ms
-    gone = tuple(one for one in note.snapshots if one.snapshot_id not in held)
+    gone = note.without(held)
     if len(gone) < len(note.snapshots) and note.expired_ms > now_ms - UNLANDED_MS_MAX:
         return None
     if not gone:

@@ -22,6 +22,8 @@ from thermocline.verify.snapshot_files import SnapshotFiles, file_id
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.iceberg.catalog import SnapshotState
+
 # Files asked for at once: on an object store each takes the time of an answer.
 _READS_AT_ONCE: Final = 16
 # Positions of deletes that stay in memory, 2 bytes each: the next snapshot's are compared with them.
@@ -69,7 +71,8 @@ class FileHistory:
                 return
             if self._is_known:
                 yield from self._deletes_kept(step, pool)
-                yield from self._accounted(step)
+                if step.link.state is not None:
+                    yield from self._accounted(step, step.link.state)
         if self._is_known:
             self._follow(step)
         else:
@@ -113,14 +116,11 @@ class FileHistory:
             facts = f"{len(lost)} rows of {path} that were deleted before are live again, at {named}"
             yield Finding("deletes-lost", f"since {name_of(step.link)}, {facts}")
 
-    def _accounted(self, step: SnapshotFiles) -> Iterator[Finding]:
+    def _accounted(self, step: SnapshotFiles, state: SnapshotState) -> Iterator[Finding]:
         """Each record that was applied has added a row, deleted one, or both; nothing else did either.
 
         Or it is a delete to remember.
         """
-        state = step.link.state
-        if state is None:
-            return
         added, after = _rows(step.added), self._deletes_after(step)
         deleted = sum(_rows(files) - _rows(self._deletes.get(path, ())) for path, files in after.items())
         kept = _rows(step.removed) - _rows_deleted(step.removed, self._deletes)

@@ -137,22 +137,15 @@ def _ranges(definition: LiveTable, log: HeldLog, keys: Sequence[bytes]) -> list[
     return ranges
 
 
+@dataclass(frozen=True, slots=True)
 class _Records:
     """Tells what a pass over the log meets of the keys."""
 
-    def __init__(
-        self,
-        definition: LiveTable,
-        decoder: Decoder,
-        keys: pa.Array,
-        seam: Seam,
-        told: Mapping[bytes, _KeyLines],
-    ) -> None:
-        self._definition = definition
-        self._decoder = decoder
-        self._keys = keys
-        self._seam = seam
-        self._told = told
+    definition: LiveTable
+    decoder: Decoder
+    keys: pa.Array
+    seam: Seam
+    told: Mapping[bytes, _KeyLines]
 
     def take(self, chunk: RecordChunk) -> None:
         if not len(chunk.offsets):
@@ -177,9 +170,9 @@ class _Records:
         """The indexes of the records that may be of ours; with their keys where these can be read alone."""
         # What orders a record is in its value, and without it the record would be bad.
         if (
-            self._definition.has_key
-            and self._definition.key_from == "key"
-            and not self._definition.merging.is_ordered
+            self.definition.has_key
+            and self.definition.key_from == "key"
+            and not self.definition.merging.is_ordered
         ):
             # Keys alone first: few records are of ours, and of a bad record the key may be readable.
             keyed = self._ours(chunk, range(len(chunk.offsets)), [None] * len(chunk.offsets))
@@ -189,22 +182,22 @@ class _Records:
 
     def _tell(self, chunk: RecordChunk, index: int, key: bytes, words: str) -> None:
         offset, at_ms, value = chunk.offsets[index], chunk.timestamps_ms[index], chunk.values[index]
-        is_read = self._seam.covers(chunk.topic, chunk.partition, offset)
+        is_read = self.seam.covers(chunk.topic, chunk.partition, offset)
         when = f", {iso_time(at_ms)}" if at_ms >= 0 else ""
         line = f"log {chunk.topic}/{chunk.partition}@{offset}{when}: {words}{_shortened(value)}"
         place = (chunk.topic, chunk.partition, offset)
-        self._told[key].add(place, line if is_read else f"{line} (not in the snapshot)")
+        self.told[key].add(place, line if is_read else f"{line} (not in the snapshot)")
 
     def _decode(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> Decoded:
         keys = [chunk.keys[i] for i in indexes]
-        return self._decoder.decode(keys, values, chunk.headers_of_some(indexes))
+        return self.decoder.decode(keys, values, chunk.headers_of_some(indexes))
 
     def _ours(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> pa.Table:
         decoded = self._decode(chunk, indexes, values)
         offsets = [chunk.offsets[i] for i in indexes]
         times = [chunk.timestamps_ms[i] for i in indexes]
-        records = records_table(self._definition, decoded, chunk.topic, chunk.partition, offsets, times)
-        return records.filter(pc.is_in(records.column(KEY), value_set=self._keys))
+        records = records_table(self.definition, decoded, chunk.topic, chunk.partition, offsets, times)
+        return records.filter(pc.is_in(records.column(KEY), value_set=self.keys))
 
 
 # What is said of a row in a file that has just appeared, and of one that has turned into this.

@@ -89,8 +89,7 @@ class Origins:
             if link.state is None or link.is_rewrite or link.carried:
                 windows[link.snapshot_id] = OffsetWindow(None, farthest, took_in)
             else:
-                is_known = before.state is not None and not link.is_beside_the_log
-                first = before.state.seam if before.state is not None and is_known else None
+                first = None if before.state is None or link.is_beside_the_log else before.state.seam
                 windows[link.snapshot_id] = OffsetWindow(first, link.state.seam, took_in)
         return cls(windows, OffsetWindow(None, _farthest(links[:1], properties), took_in))
 

@@ -159,7 +159,7 @@ def server_properties(settings: Settings) -> dict[str, str]:
             "the server's endpoint has TLS, so views.server_ca_file and views.server_key_file are needed"
         )
         raise ConfigInvalid(of="[views]", problems=(problem,))
-    tls = {"trust-certificate": ca, "key": key} if ca and key else {}
+    tls = {"enabled": "true", "trust-certificate": ca, "key": key} if ca and key else {}
     return {
         "connector.name": "trino_thrift",
         "trino.thrift.client.addresses": ",".join(addresses),
@@ -170,8 +170,7 @@ def server_properties(settings: Settings) -> dict[str, str]:
         "trino.thrift.client.max-retry-time": "5s",
         "trino.thrift.client.connect-timeout": "500ms",
         "trino.thrift.client.request-timeout": "30s",
-        **({"trino.thrift.client.ssl.enabled": "true"} if tls else {}),
-        **{f"trino.thrift.client.ssl.{name}": file for name, file in tls.items()},
+        **{f"trino.thrift.client.ssl.{name}": value for name, value in tls.items()},
     }
 
 

@@ -21,14 +21,7 @@ from thermocline.iceberg.lineage import Link, links_back
 from thermocline.iceberg.reading import DecidingTimes
 from thermocline.ingest.batch.probe import probe
 from thermocline.ingest.batch.stored_rows import rows_at
-from thermocline.ingest.replay.judgement import (
-    SETTLED,
-    CandidateEvidence,
-    Found,
-    Origin,
-    TableContext,
-    batch_before,
-)
+from thermocline.ingest.replay.judgement import CandidateEvidence, Found, Origin, TableContext, batch_before
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.decode import Decoded, decoder_for, records_table
@@ -93,7 +86,7 @@ class LogEvidence:
 
     def note(self, candidate: Candidate, verdict: Judgement | None) -> None:
         """Take up a verdict: if it settles the candidate, the table is as if it had taken the record in."""
-        if verdict is None or verdict.outcome not in SETTLED:  # safety: replay-settled-ones-count
+        if verdict is None or not verdict.settles:  # safety: replay-settled-ones-count
             return
         origin, waiting = candidate.origin, self.waiting.get(candidate.key, {})
         self.add(candidate.key, _as_found(candidate))

@@ -38,15 +38,17 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-SETTLED = frozenset({Outcome.APPLIED, Outcome.SUPERSEDED, Outcome.ALREADY_APPLIED})
-
-
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What becomes of a record, and why."""
 
     outcome: Outcome
     why: str
+
+    @property
+    def settles(self) -> bool:
+        """Whether the record leaves the quarantine."""
+        return self.outcome in (Outcome.APPLIED, Outcome.SUPERSEDED, Outcome.ALREADY_APPLIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +369,6 @@ def _refused(why: str) -> Judgement:
 
 
 __all__ = [
-    "SETTLED",
     "Candidate",
     "CandidateEvidence",
     "Found",

@@ -55,7 +55,6 @@ from thermocline.ingest.replay.evidence import (
     unbroken,
 )
 from thermocline.ingest.replay.judgement import (
-    SETTLED,
     Candidate,
     Judgement,
     Origin,
@@ -173,7 +172,7 @@ class Judged:
         """The records that leave the quarantine."""
         seen = SeenRecords()
         for origin, verdict in self.verdicts.items():
-            if verdict.outcome in SETTLED:
+            if verdict.settles:
                 seen.add(origin.topic_id, origin.partition, origin.offset)
         return seen
 

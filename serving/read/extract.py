@@ -152,11 +152,11 @@ class Extract:
         self._places: Mapping[str, str] = {}
         metadata = {READ_POINT_METADATA: self.read_point.to_header()}
         known = index.definition.given_schema
-        self._given_schema = pa.schema([known.field(name) for name in selection.columns], metadata)
+        self._given_schema = pa.schema(map(known.field, selection.columns), metadata)
         self.schema = self._given_schema
         given = {column.name: column for column in index.definition.given_columns}
         self.columns = tuple(given[name] for name in selection.columns)
-        self._read_schema = pa.schema([known.field(name) for name in selection.read], metadata)
+        self._read_schema = pa.schema(map(known.field, selection.read), metadata)
         self._nested = {column.name: column.type for column in index.definition.columns if column.type.fields}
         self._key_schema = pa.schema(
             [known.field(name).with_name(self._names[name]) for name in index.definition.identity]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,6 +71,10 @@ class ExpiryNote:
     def of(cls, expired_ms: int, unique: str, snapshots: Iterable[Snapshot]) -> ExpiryNote:
         """A new one."""
         return cls(f"{expired_ms:0{_TIME_DIGITS}}-{unique}", expired_ms, tuple(snapshots))
+
+    def without(self, ids: Collection[int]) -> tuple[Snapshot, ...]:
+        """Its snapshots but for these."""
+        return tuple(one for one in self.snapshots if one.snapshot_id not in ids)
 
 
 def write_note(table: Table, note: ExpiryNote) -> None:

@@ -206,9 +206,14 @@ def reading_of(
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
+<<<<<<< HEAD
     incarnations = _lives(states, starts, None if is_whole else accepted)
     moved = (entry for entry in accepted if str(entry.get("code", "")) not in _SAME_LOG)
     replaced = {*starts, *itertools.chain.from_iterable(_topics_of(entry, seam.topics) for entry in moved)}
+=======
+    lives = _lives(states, starts, None if is_whole else accepted)
+    replaced = set(starts).union(*(_replaced_by(entry, seam.topics) for entry in accepted))
+>>>>>>> 6fb366a (Share what both readers of messages aim at, and shorten more steps)
     partitions = {len(state.seam) for state in states}
     return Reading(
         seam=seam,
@@ -289,20 +294,29 @@ def _is_other_log(topic: str, earlier: SnapshotState, state: SnapshotState) -> b
 
 def _moved_with(link: Link) -> set[str]:
     """The topics that a snapshot was told to read from somewhere else."""
-    if SUMMARY_ACCEPTED not in link.summary:
-        return set()
-    entry = json.loads(link.summary[SUMMARY_ACCEPTED])
+    text = link.summary.get(SUMMARY_ACCEPTED)
+    return set() if text is None else _moved_by(json.loads(text))
+
+
+def _moved_by(entry: Mapping[str, Any]) -> set[str]:
+    # Who gave something up went back to a snapshot: its rows are of the same log.
     if entry.get("code") in _SAME_LOG or entry.get("given_up"):
         return set()
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
 
 
+<<<<<<< HEAD
 def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
     if entry.get("given_up"):  # went back to a snapshot: its rows are of the same log
         return set()
     if any(fact.startswith("cluster=") for fact in entry.get("facts", ())):
         return set(topics)
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
+=======
+def _replaced_by(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
+    is_other_cluster = entry.get("code") == ClusterReplaced.code and not entry.get("given_up")
+    return set(topics) if is_other_cluster else _moved_by(entry)
+>>>>>>> 6fb366a (Share what both readers of messages aim at, and shorten more steps)
 
 
 def _incarnations(

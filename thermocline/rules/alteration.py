@@ -7,7 +7,7 @@ definition as it was before alterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -142,10 +142,14 @@ def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]
     columns = {column.name: column for column in wanted.columns}
     for column in current.columns:
         yield from _problems_of_column(current, column, columns.get(column.name))
-    names = {column.name for column in current.columns}
+    names = [column.name for column in current.columns]
     yield from problems_of_new_names(name for name in columns if name not in names)  # safety: new-names-alter
-    kept = [column.name for column in current.columns if column.name in columns]
-    in_the_file = [name for name in columns if name in names]
+    yield from _problems_of_places(names, columns)
+
+
+def _problems_of_places(names: Collection[str], wanted: Collection[str]) -> Iterator[str]:
+    kept = [name for name in names if name in wanted]
+    in_the_file = [name for name in wanted if name in names]
     if kept != in_the_file:
         yield (
             f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "

@@ -36,6 +36,7 @@ _LOGICAL: Final[dict[str, tuple[str, ...]]] = {
     "long": (*CONNECT_NAMES["long"], f"{CONNECT}Timestamp"),
     "string": (*CONNECT_NAMES["string"], JSON_TEXT),
 }
+_INSIDE: Final = {"array": "items", "map": "values"}
 _DECIMAL: Final = f"{CONNECT}Decimal"
 _PRECISION: Final = "connect.decimal.precision"
 _PRECISION_MAX: Final = 38  # which is not always said, and only told
@@ -67,9 +68,8 @@ def _declared(node: Any, level: int) -> AvroType:
     if kind == "struct":
         of.name = name if isinstance(name, str) else ""
         of.fields = tuple(_field(field, level) for field in node.get("fields") or ())
-    elif kind in ("array", "map"):
-        inside = "items" if kind == "array" else "values"
-        of.items = _declared(node.get(inside), level + 1)
+    elif kind in _INSIDE:
+        of.items = _declared(node.get(_INSIDE[kind]), level + 1)
     if name == _DECIMAL:
         _make_decimal(of, node)
     elif name in _LOGICAL.get(of.kind, ()):

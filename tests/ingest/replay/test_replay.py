@@ -44,7 +44,6 @@ from thermocline.ingest.quarantine import (
 )
 from thermocline.ingest.replay.evidence import LogEvidence, drained, live_rows, unbroken
 from thermocline.ingest.replay.judgement import (
-    SETTLED,
     Candidate,
     CandidateEvidence,
     Found,
@@ -456,7 +455,7 @@ def test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good
         settled = [
             by_place[origin.topic, origin.offset]
             for origin, verdict in judged.verdicts.items()
-            if verdict.outcome in SETTLED
+            if verdict.settles
         ]
         at_once.update(verdict.outcome for verdict in judged.verdicts.values())
         winners = fold(judged.applied).winners
@@ -468,7 +467,7 @@ def test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good
             (verdict,) = history.replaying(monkeypatch).judge([history.kept(one)]).verdicts.values()
             assert history.is_right(verdict, one, replayed), (verdict, one, replayed, history)
             one_by_one[verdict.outcome] += 1
-            if verdict.outcome in SETTLED:
+            if verdict.settles:
                 history.settled.append(one)
             if verdict.outcome is Outcome.APPLIED:
                 replayed.append(one)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column, LiveTable
 
-__all__ = [
-    "PRESENCE",
-    "UNSET",
-    "Columns",
-    "DeclaredColumns",
-    "Documents",
-    "Format",
-    "Refusals",
-    "SchemaSource",
-    "read_in_groups",
-]
+__all__ = ["PRESENCE", "UNSET", "DeclaredColumns", "Documents", "Format", "Refusals", "SchemaSource"]
 
 Refusals = dict[int, tuple[Column | None, str]]
 """By input index: why a document is refused, and the column at fault unless it is the document as a whole."""
-
-
-Columns = dict[str, list[Any]]
-"""One list of natural values per column, aligned with the texts that they are read from."""
-GroupT = TypeVar("GroupT")
 
 
 class Documents(Protocol):
@@ -80,32 +65,3 @@ class DeclaredColumns:
         is_split = self._definition.key_from == "key"
         columns = self._definition.value_columns if is_split else self._definition.columns
         return [column for column in columns if column.is_in_row]
-
-
-def read_in_groups(
-    names: Sequence[str],
-    texts: Sequence[bytes | None],
-    groups: Mapping[GroupT, Sequence[int]],
-    read: Callable[[GroupT, Sequence[bytes | None], Refusals], Columns | str],
-    refused: Refusals,
-) -> Columns:
-    """The columns of texts, of which those of a group are read together; null for those of no group.
-
-    ``read`` refuses by the place in the group, or says why it refuses all of it.
-    """
-    found: Columns = {name: [None] * len(texts) for name in names}
-    for group, indexes in groups.items():
-        is_all = len(indexes) == len(texts)
-        of_some: Refusals = {}
-        columns = read(group, texts if is_all else [texts[index] for index in indexes], of_some)
-        if isinstance(columns, str):
-            refused.update(dict.fromkeys(indexes, (None, columns)))
-            continue
-        refused.update((indexes[place], why) for place, why in of_some.items())
-        if is_all:
-            return columns
-        for name, values in columns.items():
-            into = found[name]
-            for index, value in zip(indexes, values, strict=True):
-                into[index] = value
-    return found

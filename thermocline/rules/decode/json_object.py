@@ -35,17 +35,13 @@ class JsonObject:
         self.columns = tuple(columns)
         self._path = ".".join(columns[0].read_from[:depth]) if columns else ""
         self.is_required = any(column.name in required for column in columns)
-        names = dict.fromkeys(column.read_from[depth] for column in columns)
+        by_name: dict[str, list[Column]] = {}
+        for column in columns:
+            by_name.setdefault(column.read_from[depth], []).append(column)
         self._fields = [
-            _Field.of(
-                [column for column in columns if column.read_from[depth] == name],
-                required,
-                depth,
-                f"c{number}",
-            )
-            for number, name in enumerate(names)
+            _Field.of(some, required, depth, f"c{number}") for number, some in enumerate(by_name.values())
         ]
-        rename = {field.attribute: name for field, name in zip(self._fields, names, strict=True)}
+        rename = {field.attribute: name for field, name in zip(self._fields, by_name, strict=True)}
         self.struct = msgspec.defstruct(
             "Object",
             [

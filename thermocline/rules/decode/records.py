@@ -73,8 +73,7 @@ class RecordDecoder:
             absent |= _nulls_for_unset(rows.columns)
         columns = rows.columns
         if self._has_key_documents:
-            key_head_of = opened.key_head_of or heads_in(headers_of, KEY_HEADER)
-            columns |= self._keys(opened.keys, bad, key_head_of)
+            columns |= self._keys(opened, headers_of, bad)
         columns |= self._read_headers(opened, headers_of, bad)
         for documents in self._beside:
             self._read_beside(documents, opened, columns, bad, value_head_of)
@@ -116,22 +115,20 @@ class RecordDecoder:
     def _read_headers(
         self, opened: Parts, headers_of: HeadersOf, bad: dict[int, Bad]
     ) -> dict[str, list[Any]]:
-        ordering, deletes = self._definition.merging.ordered_by, opened.deletes
-        return {
-            column.name: _from_header(
-                column, [False] * len(deletes) if column.name in ordering else deletes, headers_of, bad
-            )
-            for column in self._from_headers
-        }
+        columns: dict[str, list[Any]] = {}
+        for column in self._from_headers:
+            is_ordering = column.name in self._definition.merging.ordered_by
+            unread = [False] * len(opened.deletes) if is_ordering else opened.deletes
+            columns[column.name] = _from_header(column, unread, headers_of, bad)
+        return columns
 
     def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
         return Rows(self._value.read(values, refused, head_of), refused)
 
-    def _keys(
-        self, keys: Sequence[bytes | None], bad: dict[int, Bad], head_of: HeadOf
-    ) -> dict[str, list[Any]]:
+    def _keys(self, opened: Parts, headers_of: HeadersOf, bad: dict[int, Bad]) -> dict[str, list[Any]]:
         refused: Refusals = {}
+        keys, head_of = opened.keys, opened.key_head_of or heads_in(headers_of, KEY_HEADER)
         columns = self._key.read(keys, refused, head_of)
         for index, (column, reason) in refused.items():
             said = self._in_words(keys[index], column, reason, is_value=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from thermocline.rules.decode.fields import RowFields
-from thermocline.rules.decode.formats import Columns, Refusals, read_in_groups
+from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by_head, no_heads, schema_id
 from thermocline.rules.definition import Column
 
@@ -17,11 +17,15 @@ __all__ = [
     "OneSchema",
     "SchemaDocuments",
     "SchemaFormat",
+    "Target",
     "WriterSchema",
     "WriterSchemas",
+    "read_in_groups",
 ]
 
 ID_MAX: Final = 2**31 - 1  # a registry's ids are positive ints of Java
+Columns = dict[str, list[Any]]
+"""One list of natural values per column, aligned with the texts that they are read from."""
 READERS_MAX: Final = 1_000
 """Schemas whose readers are kept. A topic has a handful; one that has a schema a record is read, too."""
 _KINDS: Final = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
@@ -193,3 +197,50 @@ class SchemaDocuments:
         except (ValueError, RecursionError) as error:
             of = f" {id_}" if self._is_framed else ""
             return f"its writer's schema{of} can't be used: {error}"
+
+
+def read_in_groups(
+    names: Sequence[str],
+    texts: Sequence[bytes | None],
+    groups: Mapping[Any, Sequence[int]],
+    read: Callable[[Any, Sequence[bytes | None], Refusals], Columns | str],
+    refused: Refusals,
+) -> Columns:
+    """The columns of texts, of which those of a group are read together; null for those of no group.
+
+    ``read`` refuses by the place in the group, or says why it refuses all of it.
+    """
+    found: Columns = {name: [None] * len(texts) for name in names}
+    for group, indexes in groups.items():
+        is_all = len(indexes) == len(texts)
+        of_some: Refusals = {}
+        columns = read(group, texts if is_all else [texts[index] for index in indexes], of_some)
+        if isinstance(columns, str):
+            refused.update(dict.fromkeys(indexes, (None, columns)))
+            continue
+        refused.update((indexes[place], why) for place, why in of_some.items())
+        if is_all:
+            return columns
+        for name, values in columns.items():
+            into = found[name]
+            for index, value in zip(indexes, values, strict=True):
+                into[index] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A column that is read within what is at hand, by the rest of its path."""
+
+    number: int
+    column: Column
+    path: tuple[str, ...]
+
+    def inside(self) -> Target:
+        """The same within the first name of the path."""
+        return Target(self.number, self.column, self.path[1:])
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """Where what is at hand is in the value."""
+        return self.column.read_from[: -len(self.path)]

@@ -25,6 +25,7 @@ from thermocline.rules.decode.avro.values import WIDTHS, Malformed, branch_of, l
 from thermocline.rules.decode.exact import finite
 from thermocline.rules.decode.fields import RowFields
 from thermocline.rules.decode.formats import PRESENCE, UNSET, Refusals
+from thermocline.rules.decode.schema_documents import Target
 from thermocline.rules.definition import Column
 
 __all__ = ["RecordReader"]
@@ -126,23 +127,6 @@ def _reason_of(error: BaseException) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    """A column that is read within what is at hand, by the rest of its path."""
-
-    number: int
-    column: Column
-    path: tuple[str, ...]
-
-    def inside(self) -> _Target:
-        return _Target(self.number, self.column, self.path[1:])
-
-    @property
-    def before(self) -> tuple[str, ...]:
-        """Where what is at hand is in the value."""
-        return self.column.read_from[: -len(self.path)]
-
-
-@dataclass(frozen=True, slots=True)
 class _Line:
     """A line of the code; of one that gives a column's value, the column and the conversion of that value."""
 
@@ -206,14 +190,14 @@ class _Code:
             for several in conversions
         ]
 
-    def _targets(self, schema: AvroType) -> list[_Target]:
+    def _targets(self, schema: AvroType) -> list[Target]:
         """Each column by its path; a schema that is no record's has one column, which is all of it."""
         paths: list[tuple[str, ...]] = [column.read_from for column in self._columns]
         if not any(branch.kind == "record" for branch in schema.branches or (schema,)):
             if len(self._columns) > 1 or any(column.path for column in self._columns):
                 raise SchemaInvalid(f"its records are each a {schema}, which has no fields")
             paths = [() for _ in self._columns]
-        return [_Target(n, column, paths[n]) for n, column in enumerate(self._columns)]
+        return [Target(n, column, paths[n]) for n, column in enumerate(self._columns)]
 
     def _conversions(self, number: int) -> list[Convert | None]:
         """Of all places that give a column's value."""
@@ -224,7 +208,7 @@ class _Code:
         if depth > DEPTH_MAX or len(self._lines) > LINES_MAX:
             raise SchemaInvalid("its types are too many, or too deep, within each other")
 
-    def _give(self, depth: int, target: _Target, value: str, convert: Convert | None) -> None:
+    def _give(self, depth: int, target: Target, value: str, convert: Convert | None) -> None:
         self._lines.append(_Line(depth, value, target.number, convert))
 
     def _named(self, thing: object) -> str:
@@ -232,7 +216,7 @@ class _Code:
         self._names[name] = thing
         return name
 
-    def _value(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
+    def _value(self, of: AvroType, targets: Sequence[Target], depth: int, level: int) -> None:
         """Reads a value for its targets; the place is behind it then."""
         if of.kind != "union":
             targets = self._present(of, targets, depth)
@@ -252,7 +236,7 @@ class _Code:
             self._without_fields(of, inside, depth, level)
 
     def _several(
-        self, of: AvroType, here: Sequence[_Target], inside: Sequence[_Target], depth: int, level: int
+        self, of: AvroType, here: Sequence[Target], inside: Sequence[Target], depth: int, level: int
     ) -> None:
         """Reads a value once for what is inside of it, and again for each target that is all of it."""
         again = f"q{len(self._lines)}"
@@ -261,7 +245,7 @@ class _Code:
             self._add(depth, f"p = {again}")
             self._value(of, group, depth, level)
 
-    def _record(self, of: AvroType, inside: Sequence[_Target], depth: int, level: int) -> None:
+    def _record(self, of: AvroType, inside: Sequence[Target], depth: int, level: int) -> None:
         """Reads the fields that targets ask for, and passes over the others."""
         self._refuse_no_row(of, inside[0], depth)
         for name, type_ in of.fields:
@@ -269,34 +253,34 @@ class _Code:
             self._value(type_, asking, depth, level + 1)
         self._lack(of, inside, depth)
 
-    def _without_fields(self, of: AvroType, inside: Sequence[_Target], depth: int, level: int) -> None:
+    def _without_fields(self, of: AvroType, inside: Sequence[Target], depth: int, level: int) -> None:
         """Passes over a value that should have fields, and has none."""
         self._pass(of, depth, level)
         for target in inside:
             why = f"the record has a value of type {of}, in which is no field {target.path[0]}"
             self._refuse(depth, of, target, why)
 
-    def _lack(self, of: AvroType, targets: Sequence[_Target], depth: int) -> None:
+    def _lack(self, of: AvroType, targets: Sequence[Target], depth: int) -> None:
         """Leaves those as they are whose field a record's type lacks."""
         names = {name for name, _ in of.fields}
         for target in targets:
             if target.path[0] not in names and target.column.name in self._may_lack:  # safety: avro-unset
                 self._give(depth, target, "UNSET", None)
 
-    def _refuse_no_row(self, of: AvroType, target: _Target, depth: int) -> None:
+    def _refuse_no_row(self, of: AvroType, target: Target, depth: int) -> None:
         """Refuses a record that is where the row is, and has none of the table's fields."""
         why = self._row_fields.problem(target.before, (name for name, _ in of.fields))
         if why:  # safety: avro-needs-a-field
             self._add(depth, f"no_row({self._named(why)})")
 
-    def _present(self, of: AvroType, targets: Sequence[_Target], depth: int) -> list[_Target]:
+    def _present(self, of: AvroType, targets: Sequence[Target], depth: int) -> list[Target]:
         """Tells those that only ask whether there is a value; the others are left."""
         asking = [one for one in targets if not one.path and one.column.name == PRESENCE]
         for target in asking if of.kind != "null" else ():
             self._give(depth, target, "True", None)
         return [target for target in targets if target not in asking]
 
-    def _union(self, of: AvroType, targets: Sequence[_Target], depth: int, level: int) -> None:
+    def _union(self, of: AvroType, targets: Sequence[Target], depth: int, level: int) -> None:
         self._add(depth, *_NUMBER)
         for number, branch in enumerate(of.branches):
             self._add(depth, f"{'el' if number else ''}if n == {2 * number}:")
@@ -304,7 +288,7 @@ class _Code:
             self._value(branch, targets, depth + 1, level)
         self._add(depth, f"else: branch_of(n, {len(of.branches)})")
 
-    def _leaf(self, of: AvroType, target: _Target, depth: int, level: int) -> None:
+    def _leaf(self, of: AvroType, target: Target, depth: int, level: int) -> None:
         if of.kind == "null":
             return
         if target.column.type.kind is Kind.JSON:
@@ -336,7 +320,7 @@ class _Code:
         if behind:
             self._add(depth, behind)
 
-    def _refuse(self, depth: int, of: AvroType, target: _Target, why: str) -> None:
+    def _refuse(self, depth: int, of: AvroType, target: Target, why: str) -> None:
         if of.kind != "null":  # null is null, whatever the column
             self._give(depth, target, "True", partial(_refused, why))
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from thermocline.rules.avro_schema import AvroType
 from thermocline.rules.connect_schema import parse_connect_schema
 from thermocline.rules.decode.connect.fitting import fitted_type, with_bytes_in
-from thermocline.rules.decode.formats import Columns, Refusals, read_in_groups
+from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.decode.json_documents import JsonDocuments
+from thermocline.rules.decode.schema_documents import Columns, read_in_groups
 from thermocline.rules.definition import Column
 
 __all__ = ["ConnectDocuments"]

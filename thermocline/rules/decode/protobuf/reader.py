@@ -33,7 +33,7 @@ from thermocline.rules.decode.protobuf.fitting import (
 )
 from thermocline.rules.decode.protobuf.json_values import check_closed_enum, json_text_of
 from thermocline.rules.decode.protobuf.nested import nested_conversion
-from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
+from thermocline.rules.decode.schema_documents import SchemaFormat, Target, WriterSchema
 from thermocline.rules.definition import Column
 from thermocline.rules.protobuf_schema import message_at, message_called
 
@@ -63,7 +63,7 @@ class MessageReader:
         else:
             class_ = message_called(descriptors, schema.message)
         self._parse = class_.FromString
-        targets = [_Target(number, column, column.read_from) for number, column in enumerate(columns)]
+        targets = [Target(number, column, column.read_from) for number, column in enumerate(columns)]
         self._message = _Message(class_.DESCRIPTOR, targets, row_fields)
         self._columns = columns
         self._required = frozenset(required)
@@ -100,37 +100,20 @@ class MessageReader:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """A column that is read within what is at hand, by the rest of its path."""
-
-    number: int
-    column: Column
-    path: tuple[str, ...]
-
-    def inside(self) -> _Target:
-        return _Target(self.number, self.column, self.path[1:])
-
-    @property
-    def before(self) -> tuple[str, ...]:
-        """Where what is at hand is in the value."""
-        return self.column.read_from[: -len(self.path)]
-
-
 class _Message:
     """Reads the fields that targets ask for in messages of one type."""
 
-    def __init__(self, descriptor: Any, targets: Sequence[_Target], row_fields: RowFields) -> None:
+    def __init__(self, descriptor: Any, targets: Sequence[Target], row_fields: RowFields) -> None:
         names = [field.name for field in descriptor.fields]
         self._problem = row_fields.problem(targets[0].before, names) if targets else ""
-        self._leaves: list[tuple[_Target, _Leaf]] = []
+        self._leaves: list[tuple[Target, _Leaf]] = []
         self._inner: list[tuple[Any, _Message]] = []
         for name in dict.fromkeys(target.path[0] for target in targets):
             field = descriptor.fields_by_name.get(name)
             if field is not None:  # the schema has it
                 self._add(field, [target for target in targets if target.path[0] == name], row_fields)
 
-    def _add(self, field: Any, targets: Sequence[_Target], row_fields: RowFields) -> None:
+    def _add(self, field: Any, targets: Sequence[Target], row_fields: RowFields) -> None:
         """Has a field read for the targets whose paths begin with it."""
         inside = [target.inside() for target in targets if len(target.path) > 1]
         self._leaves += [(one, _leaf(field, one.column)) for one in targets if len(one.path) == 1]
