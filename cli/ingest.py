@@ -67,19 +67,21 @@ def run(
     session = session_of(context)
     settings = session.settings()
     tables = _chosen(settings, names or ())
+    from thermocline.ingest.run import Hooks
     from thermocline.ingest.run import run as run_ingest
     from thermocline.maintenance.upkeep import TableUpkeep
     from thermocline.process.clock import SystemClock
     from thermocline.process.priority import lower_priority
+    from thermocline.process.title import set_title
 
     lower_priority(settings.ingest.nice)
-    entitle(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
+    set_title(f"ingest {tables[0]}" if len(tables) == 1 else f"ingest {len(tables)} tables")
     upkeep = partial(TableUpkeep, settings.maintenance, SystemClock())
     progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
     with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
-        beside = Beside(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
-        ended = run_ingest(settings, tables, once, stop, beside=beside, standby=standby)
+        hooks = Hooks(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
+        ended = run_ingest(settings, tables, once, stop, hooks=hooks, standby=standby)
     return _concluded(session, ended, once, as_json)
 
 

@@ -145,13 +145,8 @@ LINES: Final[dict[str, Line]] = {
     "replay-definition-unknown": Line("a replay is refused where it is not known by which definition records were read", (" or link.snapshot.schema_id not in schemas", ""), "ingest/replay/test_replay.py::test_a_history_begins_after_what_was_decoded_by_a_definition_that_is_not_known"),
     "replay-replayed-since": Line("a bad record counts once it was replayed", NEVER, "ingest/replay/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good"),
     "replay-leaves-its-row": Line("what was replayed is known by its row, also where the row said the same already", ("and not is_replay", ""), "ingest/batch/test_unchanged.py::test_a_replayed_record_leaves_its_row_though_the_same_was_there"),
-<<<<<<< HEAD
-    "replay-settled-ones-count": Line("a record that is refused itself supersedes none that is replayed with it", (" or verdict.outcome not in SETTLED", ""), "ingest/replay/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good"),
-    "replay-newest-first": Line("of several records replayed at once, the one that ingest would have kept wins", ("newest_first(candidates, context.reading, evidence.times_ms)", "candidates"), "ingest/replay/test_replay.py::test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times"),
-=======
     "replay-settled-ones-count": Line("a record that is refused itself supersedes none that is replayed with it", (" or not verdict.settles", ""), "ingest/replay/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good"),
-    "replay-newest-first": Line("of several records replayed at once, the one that ingest would have kept wins", ("newest_first(candidates, ground.reading, evidence.times_ms)", "candidates"), "ingest/replay/test_replay.py::test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times"),
->>>>>>> 6fb366a (Share what both readers of messages aim at, and shorten more steps)
+    "replay-newest-first": Line("of several records replayed at once, the one that ingest would have kept wins", ("newest_first(candidates, context.reading, evidence.times_ms)", "candidates"), "ingest/replay/test_replay.py::test_of_two_candidates_of_a_key_the_one_of_the_later_batch_is_applied_whatever_their_times"),
     "replay-removed-after-commit": Line("a record leaves the quarantine only after its commit", SWAP, "behaviour/test_quarantine.py::test_a_replay_whose_commit_is_unknown_keeps_the_quarantine"),
     # Formats.
     "one-deletes-file": Line("no second file of deletes is left out", ("or referenced in deletes", ""), "thermocline/test_files.py::test_a_second_file_of_deletes_for_one_data_file_is_refused"),

@@ -265,28 +265,19 @@ class Entities:
         natural = [natural_values(column.type, rows.column(column.name)) for column in columns]
         names = [column.name for column in columns]
         values = (dict(zip(names, row, strict=True)) for row in zip(*natural, strict=True))
-        topics, partitions, offsets = (rows.column(name).to_pylist() for name in PROVENANCE[:3])
+        places = (rows.column(name).to_pylist() for name in PROVENANCE[:3])
         times = rows.column(PROVENANCE[3]).cast(pa.int64()).to_pylist()
-        entities = entities_of(self.definition, rows).to_pylist()
-        keys = rows.column(KEY).to_pylist()
-        is_record = PARTITION_TIME in rows.column_names
-        deciding = rows.column(PARTITION_TIME).to_pylist() if is_record else [NO_TIME] * rows.num_rows
-        absent = rows.column(ABSENT).to_pylist() if ABSENT in rows.column_names else [()] * rows.num_rows
         self._newest = max([self._newest, *(time for time in times if time is not None)])
         known = zip(
-            entities,
-            keys,
+            entities_of(self.definition, rows).to_pylist(),
+            rows.column(KEY).to_pylist(),
             values,
-            topics,
-            partitions,
-            offsets,
-            times,
-            absent,
-            self._sequences(rows),
-            deciding,
+            zip(*places, times, strict=True),
+            _column(rows, ABSENT, ()),
+            zip(self._sequences(rows), _column(rows, PARTITION_TIME, NO_TIME), strict=True),
             strict=True,
         )
-        for entity, key, row, topic, partition, offset, time, kept, *order in known:
+        for entity, key, row, (topic, partition, offset, time), kept, order in known:
             place = None if topic is None or partition is None else (topic, partition)
             yield entity, key, _Known(place, offset or 0, time or 0, row, tuple(kept), *order)
 
@@ -296,6 +287,10 @@ class Entities:
         known = rows.column(SEQUENCE) if SEQUENCE in rows.column_names else None
         found: list[bytes] = (known or self.definition.merging.sequences(rows)).to_pylist()
         return found
+
+
+def _column(rows: pa.Table, name: str, otherwise: object) -> list[Any]:
+    return rows.column(name).to_pylist() if name in rows.column_names else [otherwise] * rows.num_rows
 
 
 def _before(end: Seam, records: Sequence[_Known]) -> list[_Known]:

@@ -313,7 +313,7 @@ class _Case:
         """Whether the log has a record of the key at the row's offset or beyond it."""
         return any(
             one.is_maybe is by_maybe and one.place == place and one.offset >= self.row.offset
-            for one in self.heard
+            for one in self.last_records
         )
 
     def _late(self, winner: LastRecord) -> KeyVerdict:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
     from thermocline.settings import Settings
 
 

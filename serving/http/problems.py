@@ -246,7 +246,7 @@ def _problem_of(error: Exception, scope: Scope, request_id: str) -> ThermoclineE
 def _is_logged(error: ThermoclineError) -> bool:
     """Whether the server is to blame: not only for the moment, or for what the answer leaves out."""
     is_kept = _facts_of(error) != error.facts()
-    return error.http_status >= SERVER_ERROR and (
+    return error.status >= SERVER_ERROR and (
         is_kept or not error.retryable or isinstance(error, StorageFailed)
     )
 

@@ -24,7 +24,7 @@ from tests.manual_clock import ManualClock
 from tests.transactions import wait_for_markers
 from tests.verify.damage import Damage, Json, kept_as_it_was, part
 from thermocline.dev.stack import Stack, StackOptions
-from thermocline.errors import ExitCode, ForeignSnapshot, OffsetsGone
+from thermocline.errors import ExitCode, ForeignSnapshot, LogReplaced, OffsetsGone
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.batch.bucket_task import BucketResult

@@ -206,14 +206,8 @@ def reading_of(
     is_whole = links[0].is_first and not states[0].has_read
     starts = _starts(links)
     seam = states[-1].seam
-<<<<<<< HEAD
-    incarnations = _lives(states, starts, None if is_whole else accepted)
-    moved = (entry for entry in accepted if str(entry.get("code", "")) not in _SAME_LOG)
-    replaced = {*starts, *itertools.chain.from_iterable(_topics_of(entry, seam.topics) for entry in moved)}
-=======
-    lives = _lives(states, starts, None if is_whole else accepted)
+    incarnations = _incarnations(states, starts, None if is_whole else accepted)
     replaced = set(starts).union(*(_replaced_by(entry, seam.topics) for entry in accepted))
->>>>>>> 6fb366a (Share what both readers of messages aim at, and shorten more steps)
     partitions = {len(state.seam) for state in states}
     return Reading(
         seam=seam,
@@ -305,18 +299,10 @@ def _moved_by(entry: Mapping[str, Any]) -> set[str]:
     return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
 
 
-<<<<<<< HEAD
-def _topics_of(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
-    if entry.get("given_up"):  # went back to a snapshot: its rows are of the same log
-        return set()
-    if any(fact.startswith("cluster=") for fact in entry.get("facts", ())):
-        return set(topics)
-    return {*entry.get("seam_before", {}), *entry.get("seam_after", {})}
-=======
 def _replaced_by(entry: Mapping[str, Any], topics: Sequence[str]) -> set[str]:
-    is_other_cluster = entry.get("code") == ClusterReplaced.code and not entry.get("given_up")
+    is_other_cluster = any(fact.startswith("cluster=") for fact in entry.get("facts", ()))
+    is_other_cluster &= not entry.get("given_up")
     return set(topics) if is_other_cluster else _moved_by(entry)
->>>>>>> 6fb366a (Share what both readers of messages aim at, and shorten more steps)
 
 
 def _incarnations(
