@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-PACKAGES = ("thermocline", "pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent-kafka", "lmdb")
+PACKAGES = ("thermocline-lake", "pyspark", "pyiceberg", "pyarrow", "duckdb", "confluent-kafka", "lmdb")
 
 
 def report(name: str, seed: int, figures: Mapping[str, Any]) -> None:
