@@ -10,7 +10,7 @@ from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column
 
-__all__ = ["PlainDocuments", "header_value"]
+__all__ = ["PlainDocuments", "header_reader"]
 
 
 class PlainDocuments:
@@ -18,9 +18,8 @@ class PlainDocuments:
 
     def __init__(self, format_: str, columns: Sequence[Column], required: Sequence[str]) -> None:
         """Prepares for one of ``definition.ONE_COLUMN``; its columns are as that says, or there are none."""
-        self._columns = columns
+        self._columns = [(column, _reader(format_, column.type)) for column in columns]
         self._required = required
-        self._read = _READERS[format_]
 
     def read(
         self,
@@ -30,11 +29,11 @@ class PlainDocuments:
     ) -> dict[str, list[Any]]:
         """See `Documents`."""
         found: dict[str, list[Any]] = {}
-        for column in self._columns:
+        for column, read in self._columns:
             values: list[Any] = []
             for index, text in enumerate(texts):
                 try:
-                    values.append(None if text is None else self._read(text, column.type))
+                    values.append(None if text is None else read(text))
                 except ValueError as error:
                     refused[index] = (column, f"{column.name} ({column.type}): {error}")
                     values.append(None)
@@ -44,38 +43,42 @@ class PlainDocuments:
         return found
 
 
-def header_value(content: bytes, type_: ColumnType) -> Any:
-    """A header's value, of a type as the definition allows it. Raises `ValueError`."""
-    return content if type_.python is bytes else _text(content, type_)
+def header_reader(type_: ColumnType) -> Callable[[bytes], Any]:
+    """What reads a header's value, of a type as the definition allows it. It raises `ValueError`."""
+    return bytes if type_.python is bytes else _text(type_)
 
 
-def _text(content: bytes, type_: ColumnType) -> Any:
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8") from None
-    assert type_.of_text is not None, "no plain column"
-    return type_.of_text(text)
+def _reader(format_: str, type_: ColumnType) -> Callable[[bytes], Any]:
+    if format_ in _WIDTHS:
+        return _big_endian(_WIDTHS[format_])
+    if format_ == "bytes":
+        assert type_.entry.of_bytes is not None, "no plain column"
+        return type_.entry.of_bytes
+    return _text(type_)
 
 
-def _big_endian(width: int) -> Callable[[bytes, ColumnType], int]:
-    def read(content: bytes, _: ColumnType) -> int:
+_WIDTHS: Final = {"int": 4, "long": 8}
+"""The bytes of each number, by its format."""
+
+
+def _text(type_: ColumnType) -> Callable[[bytes], Any]:
+    of_text = type_.of_text
+    assert of_text is not None, "no plain column"
+
+    def read(content: bytes) -> Any:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise ValueError("not UTF-8") from None
+        return of_text(text)
+
+    return read
+
+
+def _big_endian(width: int) -> Callable[[bytes], int]:
+    def read(content: bytes) -> int:
         if len(content) != width:
             raise ValueError(f"{len(content)} bytes, not {width}")
         return int.from_bytes(content, signed=True)
 
     return read
-
-
-def _bytes(content: bytes, type_: ColumnType) -> Any:
-    assert type_.entry.of_bytes is not None, "no plain column"
-    return type_.entry.of_bytes(content)
-
-
-_READERS: Final[dict[str, Callable[[bytes, ColumnType], Any]]] = {
-    "string": _text,
-    "uuid": _text,
-    "int": _big_endian(4),
-    "long": _big_endian(8),
-    "bytes": _bytes,
-}

@@ -12,7 +12,7 @@ from thermocline.rules.decode.fields import needed_fields, without_fields
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.json_reasons import reason_of_column, reason_of_document
-from thermocline.rules.decode.plain import header_value
+from thermocline.rules.decode.plain import header_reader
 from thermocline.rules.decode.record import Bad, Decoded, Stage
 from thermocline.rules.definition import EMPTY_FORMATS, JSON_FORMATS, Column, LiveTable
 from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
@@ -226,10 +226,11 @@ def _from_header(
 ) -> list[Any]:
     """A column's values from the last header of its name; null where there is none, and of what is unread."""
     values: list[Any] = []
+    read = header_reader(column.type)
     for index, is_unread in enumerate(unread):
         content = None if is_unread or index in bad else last_header(headers_of(index), column.header)
         try:
-            values.append(None if content is None else header_value(content, column.type))
+            values.append(None if content is None else read(content))
         except ValueError as error:
             bad[index] = Bad(index, Stage.CONTRACT, f"{column.name} ({column}): {error}")
             values.append(None)
