@@ -34,11 +34,11 @@ from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path
-from thermocline.ingest.batch import tiers
 from thermocline.ingest.owner.owner import Owner
 from thermocline.maintenance import measure, plan
 from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.clock import SystemClock
+from thermocline.upsert import tiers
 
 WARM_UP = 5
 MARKS = (10, 100)

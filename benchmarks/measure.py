@@ -18,7 +18,6 @@ from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import Deletes, plan_files
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
@@ -30,6 +29,7 @@ from thermocline.maintenance.plan import Costs, Reads, plan_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, load_settings
+from thermocline.upsert.bucket_task import BucketResult
 
 NAME: Final = "profiles"
 CONFIG: Final = """

@@ -27,12 +27,12 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS, write_data_file
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.rows import live_rows
-from thermocline.ingest.batch.tiers import files_to_merge
 from thermocline.maintenance.compact import CompactionTask
 from thermocline.maintenance.measure import BucketMeasure, FileMeasure, TableMeasure, files_at_best
 from thermocline.maintenance.plan import Budget, Costs, Reads, plan_of
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert.tiers import files_to_merge
 
 BUCKETS: Final = 24
 KEYS: Final = 200_000

@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DataFile, open_input
-from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.upsert.bucket_task import BucketResult
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

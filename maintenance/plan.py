@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
-from thermocline.ingest.batch.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 from thermocline.maintenance.measure import (
     BucketMeasure,
     FileMeasure,
@@ -24,6 +23,7 @@ from thermocline.maintenance.measure import (
     depth_of,
     files_at_best,
 )
+from thermocline.upsert.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS
 
 if TYPE_CHECKING:
     from thermocline.iceberg.read_counts import ReadRates

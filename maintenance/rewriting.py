@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.iceberg.files import DataFile
-    from thermocline.ingest.batch.bucket_task import BucketResult
     from thermocline.maintenance.compact import Compacted
     from thermocline.maintenance.journal import Journal
     from thermocline.maintenance.owning import Owning
     from thermocline.maintenance.plan import Budget, Plan, PlannedTask
     from thermocline.settings import MaintenanceSettings
+    from thermocline.upsert.bucket_task import BucketResult
 
 __all__ = ["Rewriting"]
 

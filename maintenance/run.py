@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from thermocline.errors import ExitCode
-from thermocline.ingest.batch.files_by_bucket import live_files
 from thermocline.ingest.claim.lease import StoppedWaiting
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Landed, Outcome
@@ -17,6 +16,7 @@ from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.position import Position
 from thermocline.maintenance.journal import Done
 from thermocline.maintenance.upkeep import TableUpkeep
+from thermocline.upsert.files_by_bucket import live_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

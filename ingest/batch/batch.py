@@ -13,9 +13,9 @@ import pyarrow as pa
 from thermocline.errors import ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task, written_paths
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
 from thermocline.process.memory import return_freed_memory
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task, written_paths
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -24,15 +24,15 @@ from thermocline.iceberg.catalog import (
     SUMMARY_WATERMARK,
 )
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import written_paths
 from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import Fed
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
+from thermocline.upsert.bucket_task import written_paths
 
 if TYPE_CHECKING:
-    from thermocline.ingest.batch.bucket_task import BucketResult
     from thermocline.rules.definition import LiveTable
+    from thermocline.upsert.bucket_task import BucketResult
 
 
 ChangeKind = Literal["row-delta", "rewrite", "manifests"]

@@ -12,10 +12,10 @@ from thermocline.ingest.engine.spark import SparkEngine, start_spark
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
-    from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
     from thermocline.ingest.batch.source import Source
     from thermocline.settings import Settings
+    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from thermocline.ingest.commit.java import JAVA_ERRORS, first_line, small_jvm
 from thermocline.ingest.engine.background import BackgroundProcess
 
 if TYPE_CHECKING:
-    from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.source import Source
     from thermocline.settings import CatalogSettings
+    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 T = TypeVar("T")
 

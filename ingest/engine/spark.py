@@ -32,10 +32,10 @@ from thermocline.process import safe_path
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
-    from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.batch.read_task import ReadTask
     from thermocline.ingest.batch.source import Source
     from thermocline.settings import Settings
+    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.

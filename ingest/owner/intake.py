@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from thermocline.iceberg.catalog import SUMMARY_TAKEN_IN, TAKEN_IN_PROPERTY
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.ingest.batch.accounting import account
-from thermocline.ingest.batch.bucket_task import written_paths
-from thermocline.ingest.batch.files_by_bucket import with_held
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Rejected, landed
+from thermocline.upsert.bucket_task import written_paths
+from thermocline.upsert.files_by_bucket import with_held
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.source import Source

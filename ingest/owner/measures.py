@@ -19,10 +19,10 @@ from thermocline.process.metrics import REGISTRY
 
 if TYPE_CHECKING:
     from thermocline.iceberg.files import DataFile
-    from thermocline.ingest.batch.bucket_task import BucketResult
-    from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.claim.reconcile import Settled
     from thermocline.rules.seam import Seam
+    from thermocline.upsert.bucket_task import BucketResult
+    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 _TABLE: Final = ("table",)
 # From a few records on the local engine to a first batch of many millions.

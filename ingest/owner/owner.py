@@ -26,8 +26,6 @@ from thermocline.ingest import activity
 from thermocline.ingest.batch.accounting import Accounting, account, greatest_times, watermark_ms
 from thermocline.ingest.batch.bad_records import BadRecords
 from thermocline.ingest.batch.batch import BatchResult
-from thermocline.ingest.batch.bucket_task import written_paths
-from thermocline.ingest.batch.files_by_bucket import FilesByBucket, live_files, with_held
 from thermocline.ingest.batch.open_transactions import Standstill, warn
 from thermocline.ingest.batch.plan import (
     Batch,
@@ -57,6 +55,8 @@ from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.seam import check_against_log
 from thermocline.text.shown import json_text
+from thermocline.upsert.bucket_task import written_paths
+from thermocline.upsert.files_by_bucket import FilesByBucket, live_files, with_held
 
 if TYPE_CHECKING:
     import threading

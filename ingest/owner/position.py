@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit, in_buckets
 from thermocline.rules.partition_time import PartitionTimes
+from thermocline.upsert.files_by_bucket import FilesByBucket, after_commit, in_buckets
 
 if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState

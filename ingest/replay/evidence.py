@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 from thermocline.iceberg.catalog import SUMMARY_DRAINED
 from thermocline.iceberg.lineage import Link, links_back
 from thermocline.iceberg.reading import DecidingTimes
-from thermocline.ingest.batch.probe import probe
-from thermocline.ingest.batch.stored_rows import rows_at
 from thermocline.ingest.replay.judgement import CandidateEvidence, Found, Origin, TableContext, batch_before
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
@@ -28,18 +26,20 @@ from thermocline.rules.decode import Decoded, decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
+from thermocline.upsert.probe import probe
+from thermocline.upsert.stored_rows import rows_at
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from thermocline.iceberg.reading import Place, Reading
-    from thermocline.ingest.batch.files_by_bucket import FilesByBucket
     from thermocline.ingest.quarantine import SeenRecords
     from thermocline.ingest.replay.judgement import Candidate, Judgement
     from thermocline.kafka.log import Log
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
+    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 Progress = Callable[[int, int], None]
 """Called with the offsets that were read, and those to be read."""

@@ -30,8 +30,6 @@ from thermocline.iceberg.catalog import (
 from thermocline.iceberg.files import data_location, delete_files, store_named
 from thermocline.iceberg.reading import Reading, definition_at, reading_of
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit, live_files
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
@@ -71,6 +69,8 @@ from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.identity import check_source
 from thermocline.rules.keys import buckets
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.files_by_bucket import FilesByBucket, after_commit, live_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -173,7 +173,7 @@ _LISTED: Final = (
     Failpoint(
         "bucket-task.probe",
         _P,
-        "ingest/batch/bucket_task.py",
+        "thermocline/upsert/bucket_task.py",
         "before the rows that a batch replaces are looked for",
         store_fails,
         _TASK,
@@ -192,7 +192,7 @@ _LISTED: Final = (
     Failpoint(
         "bucket-task.done",
         _P,
-        "ingest/batch/bucket_task.py",
+        "thermocline/upsert/bucket_task.py",
         "a bucket's files are written, and what is to commit them does not know them yet",
         memory_gone,
         _TASK,

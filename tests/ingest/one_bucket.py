@@ -12,11 +12,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import RowOrigin, local_path
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import FilesByBucket, after_commit, by_bucket
-from thermocline.ingest.batch.tiers import MERGED_BYTES_MAX
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.files_by_bucket import FilesByBucket, after_commit, by_bucket
+from thermocline.upsert.tiers import MERGED_BYTES_MAX
 
 DEFINITION = LiveTable.build(
     name="profiles",

@@ -23,8 +23,6 @@ from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, local_path, plan_files
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import by_bucket, with_held
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Committer
@@ -37,6 +35,8 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import buckets, encode_table
 from thermocline.rules.seam import Seam
 from thermocline.settings import Settings, load_settings
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.files_by_bucket import by_bucket, with_held
 
 NAME = "profiles"
 CONFIG = """\

@@ -22,8 +22,6 @@ from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import listed_files, local_path, plan_files
-from thermocline.ingest.batch.bucket_task import BucketResult
-from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.commit.content_files import ContentFiles
@@ -38,6 +36,8 @@ from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.bucket_change import FACTOR_MAX
 from thermocline.rules.keys import buckets as buckets_of
 from thermocline.rules.keys import encode_one
+from thermocline.upsert.bucket_task import BucketResult
+from thermocline.upsert.files_by_bucket import by_bucket
 from thermocline.verify.history import histories_of
 from thermocline.verify.structure import structure_findings
 

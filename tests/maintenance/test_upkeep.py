@@ -23,7 +23,6 @@ from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, known_not
 from thermocline.iceberg.expired import write_note as write_expiry
 from thermocline.iceberg.files import Deletes, listed_files, local_path
 from thermocline.iceberg.lineage import lineage, whole_lineage
-from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.commit.unknown import UnknownCommit, remove_note, write_note
@@ -35,6 +34,7 @@ from thermocline.maintenance.run import OwnedTable
 from thermocline.maintenance.sweep import sweep
 from thermocline.maintenance.upkeep import TableUpkeep
 from thermocline.process.metrics import REGISTRY
+from thermocline.upsert.files_by_bucket import by_bucket
 from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm

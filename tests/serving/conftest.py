@@ -32,8 +32,6 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
-from thermocline.ingest.batch.bucket_task import run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import after_commit, by_bucket
 from thermocline.kafka.facts import RecordChunk
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.decode import decoder_for, json_row, records_table
@@ -46,6 +44,8 @@ from thermocline.serving.cold.folder import ColdFolder
 from thermocline.serving.cold.manifest import source_of
 from thermocline.serving.hot.tier import HotTier
 from thermocline.serving.read.tables import ServedTable
+from thermocline.upsert.bucket_task import run_bucket_task
+from thermocline.upsert.files_by_bucket import after_commit, by_bucket
 
 if TYPE_CHECKING:
     from thermocline.serving.cold.index import ColdIndex

@@ -35,15 +35,15 @@ from thermocline.errors import EngineFailed, ThermoclineError
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.ingest.batch.batch import BatchResult, gather
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, count_bad
 from thermocline.ingest.batch.source import Source
-from thermocline.ingest.batch.tiers import files_to_merge
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.partition_time import RunningTimes
+from thermocline.upsert.bucket_task import BucketResult
+from thermocline.upsert.tiers import files_to_merge
 
 if TYPE_CHECKING:
     from tests.simulation.upkeep import Beside
@@ -71,8 +71,8 @@ class Read(msgspec.Struct, frozen=True):
 class FakeEngine:
     """Runs batches for one process. ``is_arrow``: the fold is the one of columns, else the one of hits.
 
-    ``is_merging``: small files go into the one that a batch writes, as `ingest.batch.tiers` says. ``beside``
-    runs what is to run beside batches.
+    ``is_merging``: small files go into the one that a batch writes, as `thermocline.upsert.tiers` says.
+    ``beside`` runs what is to run beside batches.
     """
 
     jvm, tasks = None, 2

@@ -22,10 +22,10 @@ from tests.simulation.metadata import FakeMetadataStore
 from tests.simulation.store import FakeIO
 from thermocline.iceberg.catalog import BATCH_PROPERTY, load_table, open_catalog
 from thermocline.iceberg.files import listed_folder, local_path, plan_files
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.commit.change import ChangeKind, TableChange, summary_fields
 from thermocline.ingest.commit.metadata import LostRace, MetadataError, MetadataStore, NoTable
 from thermocline.process.clock import SystemClock
+from thermocline.upsert.bucket_task import BucketResult
 
 IDENTIFIER = "app.profiles"
 

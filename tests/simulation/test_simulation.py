@@ -13,11 +13,12 @@ from tests.simulation.history import from_text
 from tests.simulation.runner import run_histories, run_many
 from tests.tier import is_full, quick_or_full
 from thermocline.iceberg import catalog
-from thermocline.ingest.batch import bad_records, files_by_bucket, plan
+from thermocline.ingest.batch import bad_records, plan
 from thermocline.ingest.claim import reconcile
 from thermocline.ingest.commit.commit import Committer
 from thermocline.ingest.owner.owner import Owner
 from thermocline.rules import identity, seam
+from thermocline.upsert import files_by_bucket
 
 # Some 8 ms each on an idle core.
 HISTORIES = quick_or_full(3_000, 10_000)

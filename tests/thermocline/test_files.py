@@ -18,9 +18,6 @@ from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes, local_path, plan_files
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import by_bucket
-from thermocline.ingest.batch.tiers import FANOUT
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Committer, Landed
 from thermocline.ingest.commit.content_files import ContentFiles, deletes_json
@@ -32,6 +29,9 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import buckets
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.files_by_bucket import by_bucket
+from thermocline.upsert.tiers import FANOUT
 
 pytestmark = pytest.mark.jvm
 

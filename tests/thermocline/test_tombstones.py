@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ingest.batch.test_sequence import DEFINITION, records_of
 from tests.ingest.one_bucket import IO, OneBucketTable, merge_by_row_groups
+from tests.upsert.test_sequence import DEFINITION, records_of
 from thermocline.iceberg.rewrite import NotARewrite, check_deletes_kept
 from thermocline.iceberg.tombstones import load_tombstones
 

@@ -23,11 +23,11 @@ from thermocline.iceberg.deletes import read_deletes, write_deletes
 from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Committer, Landed
 from thermocline.rules.definition import TOMBSTONE, LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert.bucket_task import BucketResult
 
 Json = dict[str, Any]
 

@@ -27,13 +27,13 @@ from thermocline.dev.stack import Stack, StackOptions
 from thermocline.errors import ExitCode, ForeignSnapshot, LogReplaced, OffsetsGone
 from thermocline.iceberg.catalog import SEAM_PROPERTY, definition_of
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.claim.ownership import own_table
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.kafka.log import read_ranges
 from thermocline.maintenance.quarantine import tend_quarantine
 from thermocline.process.clock import SystemClock
 from thermocline.rules.keys import encode_one
+from thermocline.upsert.bucket_task import BucketResult
 from thermocline.verify.history import histories_of
 from thermocline.verify.structure import structure_findings
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from thermocline.ingest.batch.accounting import Accounting, account, greatest_times, watermark_ms
 from thermocline.ingest.batch.batch import BatchResult
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.plan import Batch
 from thermocline.ingest.batch.read_task import ReadReport
 from thermocline.kafka.facts import OffsetRange
 from thermocline.rules.definition import OnError
 from thermocline.rules.seam import Seam
+from thermocline.upsert.bucket_task import BucketResult
 
 QUARANTINE = OnError.parse("quarantine")
 

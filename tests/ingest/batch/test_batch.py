@@ -15,12 +15,12 @@ from thermocline.errors import RangeIncomplete, StorageFailed, TopicMissing
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
 from thermocline.ingest.batch.batch import gather
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask
 from thermocline.ingest.engine import local
 from thermocline.ingest.engine.local import LocalEngine
 from thermocline.kafka.facts import OffsetRange
 from thermocline.settings import CatalogSettings
+from thermocline.upsert.bucket_task import BucketResult
 
 PLANNED = [OffsetRange("profiles", 0, 10, 20), OffsetRange("profiles", 1, 0, 5)]
 IO = PyArrowFileIO()

@@ -11,7 +11,6 @@ import pytest
 
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.ingest.batch.batch import BatchResult
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.batch.plan import Batch
 from thermocline.ingest.batch.read_task import ReadReport
 from thermocline.ingest.owner.contested import warn_of_contested_keys
@@ -20,6 +19,7 @@ from thermocline.process import logs
 from thermocline.rules.keys import encode_one
 from thermocline.rules.seam import Seam
 from thermocline.text.shown import as_field
+from thermocline.upsert.bucket_task import BucketResult
 
 PLACES = (("profiles", 0), ("profiles", 5))
 

@@ -12,11 +12,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.sparse_index import load_sparse_index
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.tiers import FANOUT
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.tiers import FANOUT
 
 EVENTS = LiveTable.build(
     name="events",

@@ -38,7 +38,6 @@ from thermocline.iceberg.catalog import (
     open_catalog,
 )
 from thermocline.iceberg.files import local_path
-from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.claim.ownership import Claim, own_table
 from thermocline.ingest.claim.reconcile import Resolution, settle_unknown
 from thermocline.ingest.commit.change import Onto, TableChange
@@ -49,6 +48,7 @@ from thermocline.ingest.owner.position import Position
 from thermocline.ingest.table.create import create_java_table
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
+from thermocline.upsert.files_by_bucket import by_bucket
 
 pytestmark = pytest.mark.jvm
 

@@ -15,12 +15,12 @@ from tests.tier import quick_or_full
 from thermocline.errors import CatalogUnreachable, CommitUnknown
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.files import local_path
-from thermocline.ingest.batch.bucket_task import written_paths
 from thermocline.ingest.claim.reconcile import Resolution
 from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
 from thermocline.ingest.commit.java import small_jvm
 from thermocline.ingest.commit.unknown import notes
 from thermocline.settings import load_settings
+from thermocline.upsert.bucket_task import written_paths
 
 pytestmark = pytest.mark.jvm
 

@@ -28,14 +28,14 @@ from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.iceberg.lineage import Link, lineage
 from thermocline.iceberg.rewrite import NotARewrite, Rewrite, check_same_rows, resume_state
-from thermocline.ingest.batch.bucket_task import BucketResult
-from thermocline.ingest.batch.files_by_bucket import by_bucket
 from thermocline.ingest.claim.ownership import Claim
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Outcome, Rejected, landed
 from thermocline.ingest.commit.content_files import ContentFiles
 from thermocline.ingest.replay.evidence import unbroken
 from thermocline.process.clock import SystemClock
+from thermocline.upsert.bucket_task import BucketResult
+from thermocline.upsert.files_by_bucket import by_bucket
 from thermocline.verify.structure import structure_findings
 
 pytestmark = pytest.mark.jvm

@@ -25,7 +25,6 @@ from thermocline.iceberg.catalog import BATCH_PROPERTY, DEFINITION_PROPERTY, EPO
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.ingest.batch.accounting import Accounting
-from thermocline.ingest.batch.bucket_task import BucketResult
 from thermocline.ingest.commit.change import ChangeKind, Onto, TableChange, summary_fields
 from thermocline.ingest.commit.commit import (
     ATTEMPTS_MAX,
@@ -46,6 +45,7 @@ from thermocline.ingest.commit.metadata import (
     StoredSnapshot,
 )
 from thermocline.rules.seam import Seam
+from thermocline.upsert.bucket_task import BucketResult
 
 SEAM, NEXT = Seam.of({"t": {0: 10}}), Seam.of({"t": {0: 20}})
 FIRST = TableChange(SEAM, "c", {"t": "id"}, watermark_ms=1, drained_ms=2)

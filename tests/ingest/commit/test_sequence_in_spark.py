@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.ingest.batch.test_sequence import Event, records_of
 from tests.ingest.small_ingest import CONFIG, NAME, Ingest
+from tests.upsert.test_sequence import Event, records_of
 from thermocline.ingest.batch.accounting import Accounting
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 
-from tests.ingest.batch.test_probe import Reads
 from tests.ingest.one_bucket import DEFINITION, IO, OneBucketTable, records_of
 from tests.ingest.random_history import DEFINITION as KEYED
 from tests.ingest.random_history import (
@@ -27,6 +26,7 @@ from tests.ingest.random_history import (
     reading_of_seams,
 )
 from tests.tier import quick_or_full
+from tests.upsert.test_probe import Reads
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import open_catalog
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
@@ -357,7 +357,7 @@ def test_of_the_tables_rows_a_bounded_number_of_bytes_is_read_at_once(
     table.upsert([(offset, (offset, "u", "k"), "v") for offset in range(count)])
     asked = records_of([(0, (key, "u", "k"), "v") for key in (5 * ROW_GROUP_ROWS, count - 1, count, 7)])
     reads = Reads(monkeypatch)
-    monkeypatch.setattr("thermocline.ingest.batch.stored_rows.BYTES_AT_ONCE", 1)
+    monkeypatch.setattr("thermocline.upsert.stored_rows.BYTES_AT_ONCE", 1)
     found = live_rows(IO, one_bucket, table.files, asked)
     assert sorted(origin.offset for origin in found.values()) == [7, 5 * ROW_GROUP_ROWS, count - 1]
     assert all(decode_one(one_bucket, key)[0] == origin.offset for key, origin in found.items())

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.ingest.batch.test_probe import Reads
 from tests.ingest.one_bucket import IO, OneBucketTable
+from tests.upsert.test_probe import Reads
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path
-from thermocline.ingest.batch.bucket_task import run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import after_commit, by_bucket
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert.bucket_task import run_bucket_task
+from thermocline.upsert.files_by_bucket import after_commit, by_bucket
 
 COLUMNS = {
     "id": "long",
@@ -260,7 +260,7 @@ def test_values_are_read_only_where_a_record_finds_its_key(
     table.run(records_of(SMALL, [(key, {"text": str(key)}) for key in range(30 * ROW_GROUP_ROWS)]))
     changed = [4 * ROW_GROUP_ROWS + 1, 9 * ROW_GROUP_ROWS + 1, 20 * ROW_GROUP_ROWS + 1]
     reads = Reads(monkeypatch)
-    monkeypatch.setattr("thermocline.ingest.batch.stored_rows.BYTES_AT_ONCE", 1)
+    monkeypatch.setattr("thermocline.upsert.stored_rows.BYTES_AT_ONCE", 1)
     done = table.run(
         records_of(
             SMALL, [(changed[0], TOMBSTONE), *((key, {"text": str(key)}) for key in changed[1:])], 10**6

@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thermocline.ingest.batch.stored_rows import rows_at
 from thermocline.rules.column_types import Kind
 from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import TOMBSTONE
+from thermocline.upsert.stored_rows import rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyiceberg.io import FileIO
 
-    from thermocline.ingest.batch.probe import Positions, Replaced
     from thermocline.rules.definition import Column, LiveTable
+    from thermocline.upsert.probe import Positions, Replaced
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

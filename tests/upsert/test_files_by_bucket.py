@@ -12,9 +12,9 @@ from tests.partition_spec import partition_spec_of
 from thermocline.errors import StorageFailed
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, open_catalog
 from thermocline.iceberg.files import local_path
-from thermocline.ingest.batch.files_by_bucket import live_files
 from thermocline.rules.definition import LiveTable
 from thermocline.settings import CatalogSettings
+from thermocline.upsert.files_by_bucket import live_files
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ from thermocline.bounded import Bounded
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, write_data_file
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, Deletes, local_path
-from thermocline.ingest.batch import probe as module
-from thermocline.ingest.batch.files_by_bucket import by_bucket
-from thermocline.ingest.batch.probe import Replaced, WorkerCache, probe
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_one
+from thermocline.upsert import probe as module
+from thermocline.upsert.files_by_bucket import by_bucket
+from thermocline.upsert.probe import Replaced, WorkerCache, probe
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from thermocline.iceberg.files import DataFile
-from thermocline.ingest.batch.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS, files_to_merge
+from thermocline.upsert.tiers import FANOUT, MERGED_BYTES_MAX, SMALL_ROWS, files_to_merge
 
 
 @dataclass

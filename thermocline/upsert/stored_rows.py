@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from thermocline.iceberg.files import open_input
-from thermocline.ingest.batch.probe import together
+from thermocline.upsert.probe import together
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.ingest.batch.probe import Positions
+    from thermocline.upsert.probe import Positions
 
 # Row groups read at once, unpacked: a quarter of a million rows of 200 bytes, and of rows of a megabyte no
 # more than one row group.

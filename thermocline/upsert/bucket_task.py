@@ -27,8 +27,12 @@ from thermocline.iceberg.file_buckets import FileBucket
 from thermocline.iceberg.files import DataFile, Deletes, deleted_on_error
 from thermocline.iceberg.rows import moved_rows, rows_schema
 from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
-from thermocline.ingest.batch.partial_updates import filled
-from thermocline.ingest.batch.probe import (
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import KEY, TOMBSTONE
+from thermocline.rules.fold import OFFSET, fold
+from thermocline.rules.keys import buckets, named_columns
+from thermocline.upsert.partial_updates import filled
+from thermocline.upsert.probe import (
     Replaced,
     deleted_positions,
     keep_deletes,
@@ -36,13 +40,9 @@ from thermocline.ingest.batch.probe import (
     probe,
     tombstones_of,
 )
-from thermocline.ingest.batch.sequence import forgotten_before_ms, late_winners, moved_with_tombstones
-from thermocline.ingest.batch.tiers import files_to_merge
-from thermocline.ingest.batch.unchanged import Mask, unchanged_keys
-from thermocline.process.clock import SystemClock
-from thermocline.rules.definition import KEY, TOMBSTONE
-from thermocline.rules.fold import OFFSET, fold
-from thermocline.rules.keys import buckets, named_columns
+from thermocline.upsert.sequence import forgotten_before_ms, late_winners, moved_with_tombstones
+from thermocline.upsert.tiers import files_to_merge
+from thermocline.upsert.unchanged import Mask, unchanged_keys
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

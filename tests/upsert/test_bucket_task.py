@@ -30,13 +30,13 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
-from thermocline.ingest.batch import bucket_task
-from thermocline.ingest.batch.bucket_task import BucketResult, run_bucket_task
-from thermocline.ingest.batch.files_by_bucket import after_commit, by_bucket
-from thermocline.ingest.batch.probe import YOUNG_ROWS_MAX, probe
-from thermocline.ingest.batch.tiers import FANOUT, MERGED_BYTES_MAX
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
+from thermocline.upsert import bucket_task
+from thermocline.upsert.bucket_task import BucketResult, run_bucket_task
+from thermocline.upsert.files_by_bucket import after_commit, by_bucket
+from thermocline.upsert.probe import YOUNG_ROWS_MAX, probe
+from thermocline.upsert.tiers import FANOUT, MERGED_BYTES_MAX
 
 
 @pytest.fixture

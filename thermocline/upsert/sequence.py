@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thermocline.iceberg.rows import declared, moved_rows
-from thermocline.ingest.batch.stored_rows import rows_at
 from thermocline.rules.definition import PROVENANCE, SEQUENCE, TOMBSTONE
+from thermocline.upsert.stored_rows import rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from thermocline.iceberg.files import DataFile
     from thermocline.iceberg.tombstones import Tombstones
-    from thermocline.ingest.batch.probe import Positions, Replaced
-    from thermocline.ingest.batch.unchanged import Mask
     from thermocline.rules.definition import LiveTable
+    from thermocline.upsert.probe import Positions, Replaced
+    from thermocline.upsert.unchanged import Mask
 
 __all__ = ["forgotten_before_ms", "late_winners", "moved_with_tombstones"]
 

@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from thermocline.iceberg.rows import declared
-from thermocline.ingest.batch.stored_rows import rows_at
 from thermocline.rules import fold
 from thermocline.rules.fold import absent_columns
+from thermocline.upsert.stored_rows import rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyiceberg.io import FileIO
 
-    from thermocline.ingest.batch.probe import Replaced
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.fold import Flags, Indexes
+    from thermocline.upsert.probe import Replaced
 
 __all__ = ["filled"]
 

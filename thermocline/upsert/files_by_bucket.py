@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from thermocline.errors import StorageFailed, first_line
 from thermocline.iceberg.files import DataFile, RowOrigin, plan_files
-from thermocline.ingest.batch.bucket_task import BucketResult
+from thermocline.upsert.bucket_task import BucketResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

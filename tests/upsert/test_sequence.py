@@ -18,10 +18,10 @@ from thermocline.iceberg import data_file
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows
 from thermocline.iceberg.tombstones import load_tombstones
-from thermocline.ingest.batch import probe
-from thermocline.ingest.batch.sequence import forgotten_before_ms
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import LiveTable
+from thermocline.upsert import probe
+from thermocline.upsert.sequence import forgotten_before_ms
 
 HOUR_MS = 3_600_000
 Event = tuple[int, int, str | None]
