@@ -16,7 +16,8 @@ from pyiceberg.partitioning import PartitionSpec
 
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
-from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes
+from thermocline.iceberg.files import DataFile, Deletes
+from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID
 from thermocline.ingest.commit.metadata import MetadataError
 from thermocline.ingest.commit.method_handles import Handles, class_of
 

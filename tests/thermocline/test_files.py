@@ -17,7 +17,8 @@ from pyroaring import BitMap
 from thermocline.errors import ForeignSnapshot
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.deletes import read_deletes, write_deletes
-from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, DataFile, Deletes, local_path, plan_files
+from thermocline.iceberg.files import DataFile, Deletes, local_path, plan_files
+from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Committer, Landed
 from thermocline.ingest.commit.content_files import ContentFiles, deletes_json

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import DELETED_PATH_FIELD_ID, Deletes, deleted_on_error, open_input
+from thermocline.iceberg.files import Deletes, deleted_on_error, open_input
+from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:

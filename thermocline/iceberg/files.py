@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from posixpath import normpath
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlparse
 from uuid import uuid4
 
@@ -20,33 +20,30 @@ import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
-    MANIFEST_LIST_FILE_SCHEMAS,
     DataFileContent,
     FileFormat,
     ManifestContent,
-    ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    PartitionFieldSummary,
 )
-from pyiceberg.manifest import DataFile as ManifestDataFile
 
 from thermocline.errors import ForeignSnapshot, StorageFailed, first_line
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.avro import AvroRecords, records_of
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket, bucket_specs
+from thermocline.iceberg.manifests import (
+    ListedManifest,
+    ManifestedFile,
+    live_entries,
+    manifests_of,
+    referenced_file,
+)
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-
-DELETED_PATH_FIELD_ID: Final = 2147483546
-"""The reserved field id of ``file_path`` in position delete files."""
 
 DeletesFormat = Literal["puffin", "parquet"]
 Content = Literal["data", "position-deletes", "equality-deletes"]
@@ -129,8 +126,7 @@ class ListedFile:
 
 def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
     """The live files of one manifest, those that `plan_files` refuses included."""
-    for entry in _live_entries(io, manifest):
-        file = cast(_Version3File, entry.data_file)
+    for entry, file in live_entries(io, manifest):
         is_deletes = file.content == DataFileContent.POSITION_DELETES
         added_by = manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id
         yield ListedFile(
@@ -140,7 +136,7 @@ def listed_files(io: FileIO, manifest: ManifestFile) -> Iterator[ListedFile]:
             rows=file.record_count,
             bytes=file.file_size_in_bytes,
             snapshot_id=added_by or -1,
-            referenced=_referenced(file) if is_deletes else None,
+            referenced=referenced_file(file) if is_deletes else None,
             deletes=_deletes(file) if is_deletes else None,
             lower=file.lower_bounds or {},
             upper=file.upper_bounds or {},
@@ -166,7 +162,7 @@ def plan_files(
             that are not bound to one file, several for one file): reading past them would show deleted
             rows. Or files that are not in one of these buckets.
     """
-    data: list[tuple[_Version3File, FileBucket, RowOrigin]] = []
+    data: list[tuple[ManifestedFile, FileBucket, RowOrigin]] = []
     deletes: dict[str, Deletes] = {}
     name = name or ".".join(table.name())
     specs = spec_buckets(table)
@@ -176,7 +172,7 @@ def plan_files(
             part = FileBucket(file.partition[0], specs[spec_id]) if is_ours else UNPLACED
             data.append((file, part, origin))
             continue
-        referenced = _referenced(file)
+        referenced = referenced_file(file)
         # A second file of deletes would need to be united with the first one; ours take its place.
         # safety: one-deletes-file, bound-deletes
         if file.content != DataFileContent.POSITION_DELETES or not referenced or referenced in deletes:
@@ -205,7 +201,7 @@ def added_origins(io: FileIO, manifest_list: str, snapshot_id: int) -> dict[str,
     Only the manifests are read that this snapshot wrote with new files in them. Raises `OSError`.
     """
     origins: dict[str, RowOrigin] = {}
-    for manifest in _manifests(io, manifest_list):
+    for manifest in manifests_of(io, manifest_list):
         is_new = manifest.added_snapshot_id == snapshot_id and manifest.has_added_files()
         if manifest.content == ManifestContent.DATA and is_new:
             origins |= {file.file_path: origin for file, origin in _placed_files(io, manifest)}
@@ -391,57 +387,20 @@ _PART_BYTES: Final = 8 << 20
 """Of one request: at 50 MB/s twice as long as the 80 ms that its first byte may take."""
 # An object store takes as long to answer as a small manifest takes to decode, twice for each of them.
 _MANIFESTS_AT_ONCE: Final = 8
-_FORMAT_VERSION = 3
-_FIRST_ROW_ID = "first_row_id"
-_REFERENCED = "referenced_data_file"
 _CONTENTS: dict[DataFileContent, Content] = {
     DataFileContent.DATA: "data",
     DataFileContent.POSITION_DELETES: "position-deletes",
     DataFileContent.EQUALITY_DELETES: "equality-deletes",
 }
-_FIELDS = [field.name for field in DATA_FILE_TYPE[_FORMAT_VERSION].fields]
 
 
-class _Version3File(ManifestDataFile):
-    """A manifest's file with the fields of version 3, which PyIceberg 0.12 knows but does not read.
-
-    A manifest of version 2 has some of them; the others are None.
-    """
-
-    def named(self, field: str) -> Any:
-        return self._data[_FIELDS.index(field)]
-
-
-class _Version3Manifest(ManifestFile):
-    """A manifest as a list of version 3 has it, of which PyIceberg 0.12 reads what version 2 has."""
-
-    @property
-    def first_row_id(self) -> int | None:
-        """Of the first data file that has no id of its own; None in version 2, and of deletes."""
-        found: int | None = self._data[_MANIFEST_FIELDS.index(_FIRST_ROW_ID)]
-        return found
-
-
-_MANIFEST_FIELDS = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION].fields]
-_MANIFEST_LIST: Final[AvroRecords[_Version3Manifest]] = AvroRecords(
-    MANIFEST_LIST_FILE_SCHEMAS[_FORMAT_VERSION],
-    {-1: _Version3Manifest, 508: PartitionFieldSummary},
-    {517: ManifestContent},
-)
-_MANIFEST: Final[AvroRecords[ManifestEntry]] = AvroRecords(
-    MANIFEST_ENTRY_SCHEMAS[_FORMAT_VERSION],
-    {-1: ManifestEntry, 2: _Version3File},
-    {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-)
-
-
-def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Version3File, int, RowOrigin]]:
+def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[ManifestedFile, int, RowOrigin]]:
     """With the ids of their partition specs, and what their rows inherit."""
     failpoint("catalog.files")
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
-    manifests = list(_manifests(table.io, snapshot.manifest_list))
+    manifests = list(manifests_of(table.io, snapshot.manifest_list))
     # On this machine they take processor time alone, of which there is no more by threads.
     threads = 1 if local_path(snapshot.manifest_list) is not None else _MANIFESTS_AT_ONCE
     with ThreadPoolExecutor(threads) as pool:
@@ -451,47 +410,23 @@ def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[_Ve
                 yield file, manifest.partition_spec_id, origin
 
 
-def _manifests(io: FileIO, manifest_list: str) -> Iterator[_Version3Manifest]:
-    return records_of(io, manifest_list, _MANIFEST_LIST)
-
-
-def _placed_files(io: FileIO, manifest: _Version3Manifest) -> Iterator[tuple[_Version3File, RowOrigin]]:
+def _placed_files(io: FileIO, manifest: ListedManifest) -> Iterator[tuple[ManifestedFile, RowOrigin]]:
     """The live files of a manifest, with what it has their rows inherit.
 
     Source: the Iceberg table specification, "First Row ID Inheritance" and "Sequence Number Inheritance".
     """
     next_row_id = manifest.first_row_id
-    for entry in _live_entries(io, manifest):
-        file = cast(_Version3File, entry.data_file)
+    for entry, file in live_entries(io, manifest):
         sequence_number = entry.sequence_number
         if sequence_number is None and entry.status == ManifestEntryStatus.ADDED:
             sequence_number = manifest.sequence_number
-        first_row_id = None if next_row_id is None else file.named(_FIRST_ROW_ID)
+        first_row_id = None if next_row_id is None else file.named("first_row_id")
         if next_row_id is not None and first_row_id is None:
             first_row_id, next_row_id = next_row_id, next_row_id + file.record_count
         yield file, RowOrigin() if first_row_id is None else RowOrigin(first_row_id, sequence_number)
 
 
-def _live_entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    entries = records_of(io, manifest.manifest_path, _MANIFEST)
-    return (entry for entry in entries if entry.status != ManifestEntryStatus.DELETED)
-
-
-def _referenced(file: _Version3File) -> str | None:
-    """The one data file that position deletes are about, as Iceberg's own library finds it.
-
-    Where the field for it is missing, as in files that Spark rewrote, equal bounds of the paths say it.
-    """
-    path: str | None = file.named(_REFERENCED)
-    if path or file.content != DataFileContent.POSITION_DELETES:
-        return path
-    low, high = (
-        (bounds or {}).get(DELETED_PATH_FIELD_ID) for bounds in (file.lower_bounds, file.upper_bounds)
-    )
-    return low.decode() if low is not None and low == high else None
-
-
-def _deletes(file: _Version3File) -> Deletes:
+def _deletes(file: ManifestedFile) -> Deletes:
     path, count, file_bytes = file.file_path, file.record_count, file.file_size_in_bytes
     if file.file_format == FileFormat.PUFFIN:
         offset, length = file.named("content_offset"), file.named("content_size_in_bytes")

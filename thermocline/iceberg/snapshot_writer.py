@@ -1,0 +1,388 @@
+"""Writes a snapshot that no catalog names: a snapshot of the table with other files laid over it.
+
+The manifests of the snapshot below stay as they are; only those that list deletes which others take the place
+of are written again without them. Everything that is written lies in one folder, and nothing that the table
+has is touched.
+
+Source: the Iceberg table specification, "Manifests", "Manifest Lists", "Sequence Number Inheritance" and
+"First Row ID Assignment".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.io import OutputFile
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.typedef import Record
+
+from thermocline.errors import ForeignSnapshot
+from thermocline.failpoints import failstep
+from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
+from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID, live_entries, manifests_of, referenced_file
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.typedef import TableVersion
+
+    from thermocline.iceberg.data_file import WrittenFile
+    from thermocline.iceberg.files import Deletes
+
+__all__ = ["LaidOver", "SnapshotWriter", "WrittenSnapshot"]
+
+_CODEC: Final = "null"
+"""A manifest lives for minutes and has few entries: packing it would take longer than sending it."""
+_RECORDS: Final[TableVersion] = 3
+"""The format version by whose fields entries are held here; a file has those of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOver:
+    """What a snapshot has that the one below has not.
+
+    ``added`` are its data files. ``deletes`` are those of data files of both, by path, with the bucket of the
+    data file; where the snapshot below has deletes of the same data file, they no longer count.
+    """
+
+    added: Sequence[WrittenFile] = ()
+    deletes: Mapping[str, tuple[FileBucket, Deletes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSnapshot:
+    """A snapshot as it was written; ``rows`` are those of its added data files, which have new row ids.
+
+    ``paths`` are the files that were written, ``bytes`` all of them together.
+    """
+
+    snapshot_id: int
+    sequence_number: int
+    manifest_list: str
+    rows: int
+    paths: tuple[str, ...]
+    bytes: int
+
+
+class SnapshotWriter:
+    """Writes snapshots over one snapshot of a table. What it has read of that one's manifests is kept."""
+
+    def __init__(self, io: FileIO, metadata: TableMetadata, below: Snapshot, table: str) -> None:
+        """``below`` is a snapshot of the table, ``table`` what the configuration calls the table.
+
+        Raises `OSError` where its list of manifests can't be read.
+        """
+        self._io = io
+        self._table = table
+        self._below = below
+        assert not isinstance(metadata, TableMetadataV1), "no table of ours"
+        self._version: TableVersion = metadata.format_version
+        self._sequence_number = metadata.last_sequence_number + 1
+        self._next_row_id: int = getattr(metadata, "next_row_id", None) or 0
+        self._schemas = {schema.schema_id: schema for schema in metadata.schemas}
+        self._schema = self._schemas[
+            below.schema_id if below.schema_id is not None else metadata.current_schema_id
+        ]
+        self._specs = bucket_specs(metadata.partition_specs)
+        self._manifests: list[ManifestFile] = list(manifests_of(io, below.manifest_list))
+        self._deletes: dict[str, list[tuple[str | None, ManifestEntry]]] = {}
+
+    def write(self, folder: str, snapshot_id: int, over: LaidOver) -> WrittenSnapshot:
+        """Write the manifests and the list of a snapshot into a folder; nothing of what was there before.
+
+        Raises:
+            ForeignSnapshot: the table has no partition spec with a file's number of buckets.
+            OSError: a file can't be read or written. What was written until then stays in the folder.
+        """
+        done = _Writing(self._io, f"{folder}/{snapshot_id}", snapshot_id, self._sequence_number)
+        manifests: list[ManifestFile] = []
+        first_row_id = self._next_row_id
+        for spec, added in self._by_spec((file.part, file) for file in over.added):
+            entries = [_entry(ManifestEntryStatus.ADDED, _data_file(file)) for file in added]
+            one = done.manifest(self._form(spec, ManifestContent.DATA), entries, first_row_id)
+            first_row_id += sum(file.rows for file in added)
+            manifests.append(one)
+        manifests += [one for one in self._manifests if one.content == ManifestContent.DATA]
+        for spec, deletes in self._by_spec(
+            (part, (path, part, one)) for path, (part, one) in over.deletes.items()
+        ):
+            entries = [_entry(ManifestEntryStatus.ADDED, _delete_file(*one)) for one in deletes]
+            manifests.append(done.manifest(self._form(spec, ManifestContent.DELETES), entries))
+        manifests += self._kept_deletes(done, over.deletes.keys())
+        path = done.manifest_list(self._version, self._below.snapshot_id, manifests)
+        return WrittenSnapshot(
+            snapshot_id,
+            self._sequence_number,
+            path,
+            first_row_id - self._next_row_id,
+            tuple(done.written),
+            sum(done.written.values()),
+        )
+
+    def _by_spec(self, files: Iterable[tuple[FileBucket, Any]]) -> Iterator[tuple[PartitionSpec, list[Any]]]:
+        by_count: dict[int, list[Any]] = defaultdict(list)
+        for part, file in files:
+            by_count[part.of].append(file)
+        for count, some in sorted(by_count.items()):
+            if count not in self._specs:
+                detail = f"the table has no partition spec with {count} buckets"
+                raise ForeignSnapshot(table=self._table, snapshot_id=self._below.snapshot_id, detail=detail)
+            yield self._specs[count], some
+
+    def _form(self, spec: PartitionSpec, content: ManifestContent) -> _Form:
+        return _Form(self._version, self._schema, spec, content)
+
+    def _kept_deletes(self, done: _Writing, replaced: Iterable[str]) -> Iterator[ManifestFile]:
+        """The manifests of deletes below, of which those of the ``replaced`` data files are left out."""
+        gone = frozenset(replaced)
+        specs = {spec.spec_id: spec for spec in self._specs.values()}
+        for manifest in self._manifests:
+            if manifest.content != ManifestContent.DELETES:
+                continue
+            listed = self._listed_deletes(manifest) if gone else []
+            kept = [entry for path, entry in listed if path not in gone]
+            if len(kept) == len(listed):
+                yield manifest
+            elif kept:  # safety: live-replaced-deletes-go
+                form = self._form(specs[manifest.partition_spec_id], ManifestContent.DELETES)
+                yield done.manifest(form, kept)
+
+    def _listed_deletes(self, manifest: ManifestFile) -> list[tuple[str | None, ManifestEntry]]:
+        """The entries of a manifest below, as those that existed before, by the data file they are about."""
+        listed = self._deletes.get(manifest.manifest_path)
+        if listed is None:
+            listed = self._deletes[manifest.manifest_path] = [
+                (referenced_file(file), _existing(entry, manifest))
+                for entry, file in live_entries(self._io, manifest)
+            ]
+        return listed
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a manifest says of all its entries."""
+
+    version: TableVersion
+    schema: Schema
+    spec: PartitionSpec
+    content: ManifestContent
+
+    @property
+    def entries(self) -> Schema:
+        """The fields of an entry in the file."""
+        return self._entries(self.version)
+
+    @property
+    def records(self) -> Schema:
+        """The same as they are held here."""
+        return self._entries(_RECORDS)
+
+    def _entries(self, version: TableVersion) -> Schema:
+        partition = self.spec.partition_type(self.schema)
+        return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
+
+    @property
+    def header(self) -> dict[str, str]:
+        """The file's own metadata."""
+        return {
+            "schema": self.schema.model_dump_json(),
+            "partition-spec": json.dumps(
+                [one.model_dump(by_alias=True) for one in self.spec.fields], default=str
+            ),
+            "partition-spec-id": str(self.spec.spec_id),
+            "format-version": str(self.version),
+            "content": "data" if self.content == ManifestContent.DATA else "deletes",
+            AVRO_CODEC_KEY: _CODEC,
+        }
+
+
+class _Writing:
+    """The files of one snapshot, as they are written."""
+
+    def __init__(self, io: FileIO, stem: str, snapshot_id: int, sequence_number: int) -> None:
+        self.written: dict[str, int] = {}
+        self._io = io
+        self._stem = stem
+        self._snapshot_id = snapshot_id
+        self._sequence_number = sequence_number
+
+    def manifest(
+        self, form: _Form, entries: Sequence[ManifestEntry], first_row_id: int | None = None
+    ) -> ManifestFile:
+        """Write a manifest; how a list has it. ``first_row_id`` is of the first row of its data files."""
+        for entry in entries:
+            if entry.status == ManifestEntryStatus.ADDED:
+                entry.snapshot_id = self._snapshot_id
+        path = f"{self._stem}-{len(self.written)}.avro"
+        content = _avro(form.entries, form.records, "manifest_entry", form.header, entries)
+        self._put(path, content)
+        added = [entry for entry in entries if entry.status == ManifestEntryStatus.ADDED]
+        existing = [entry for entry in entries if entry.status == ManifestEntryStatus.EXISTING]
+        numbers = [entry.sequence_number for entry in existing if entry.sequence_number is not None]
+        of_buckets = [entry.data_file.partition[0] for entry in entries]
+        return ManifestFile.from_args(
+            _table_format_version=_RECORDS,
+            manifest_path=path,
+            manifest_length=len(content),
+            partition_spec_id=form.spec.spec_id,
+            content=form.content,
+            sequence_number=self._sequence_number,
+            min_sequence_number=min([self._sequence_number, *numbers]),
+            added_snapshot_id=self._snapshot_id,
+            added_files_count=len(added),
+            existing_files_count=len(existing),
+            deleted_files_count=0,
+            added_rows_count=sum(entry.data_file.record_count for entry in added),
+            existing_rows_count=sum(entry.data_file.record_count for entry in existing),
+            deleted_rows_count=0,
+            partitions=[_summary(of_buckets)],
+            key_metadata=None,
+            first_row_id=first_row_id if form.version >= _RECORDS else None,
+        )
+
+    def manifest_list(self, version: TableVersion, below: int, manifests: Sequence[ManifestFile]) -> str:
+        """Write the list, which makes it a snapshot; its path."""
+        header = {
+            "snapshot-id": str(self._snapshot_id),
+            "parent-snapshot-id": str(below),
+            "sequence-number": str(self._sequence_number),
+            "format-version": str(version),
+            AVRO_CODEC_KEY: _CODEC,
+        }
+        schemas = MANIFEST_LIST_FILE_SCHEMAS
+        path = f"{self._stem}.avro"
+        self._put(path, _avro(schemas[version], schemas[_RECORDS], "manifest_file", header, manifests))
+        return path
+
+    def _put(self, path: str, content: bytes) -> None:
+        self.written[path] = len(content)
+        with failstep("snapshot.write"), self._io.new_output(path).create() as sink:
+            sink.write(content)
+
+
+def _data_file(file: WrittenFile) -> DataFile:
+    return DataFile.from_args(
+        _table_format_version=_RECORDS,
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(file.part.number),
+        record_count=file.rows,
+        file_size_in_bytes=file.file_bytes,
+        value_counts=dict.fromkeys(file.null_counts, file.rows),
+        null_value_counts=file.null_counts,
+        lower_bounds=file.lower_bounds,
+        upper_bounds=file.upper_bounds,
+        sort_order_id=0,
+    )
+
+
+def _delete_file(data_file: str, part: FileBucket, deletes: Deletes) -> DataFile:
+    """The deletes of a data file, in the data file's own bucket, as the specification wants them."""
+    bound = {DELETED_PATH_FIELD_ID: data_file.encode()}
+    is_vector = deletes.format == "puffin"
+    return DataFile.from_args(
+        _table_format_version=_RECORDS,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=deletes.path,
+        file_format=FileFormat.PUFFIN if is_vector else FileFormat.PARQUET,
+        partition=Record(part.number),
+        record_count=deletes.cardinality,
+        file_size_in_bytes=deletes.file_bytes,
+        lower_bounds=bound,
+        upper_bounds=bound,
+        referenced_data_file=data_file,
+        content_offset=deletes.offset if is_vector else None,
+        content_size_in_bytes=deletes.length if is_vector else None,
+    )
+
+
+def _entry(status: ManifestEntryStatus, file: DataFile) -> ManifestEntry:
+    """An entry that inherits its sequence number."""
+    return ManifestEntry.from_args(_table_format_version=_RECORDS, status=status, data_file=file)
+
+
+def _existing(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
+    """An entry of a manifest for another one, with what it inherited from the first."""
+    sequence_number, file_sequence_number = entry.sequence_number, entry.file_sequence_number
+    return ManifestEntry.from_args(
+        _table_format_version=_RECORDS,
+        status=ManifestEntryStatus.EXISTING,
+        snapshot_id=manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id,
+        sequence_number=manifest.sequence_number if sequence_number is None else sequence_number,
+        file_sequence_number=(
+            manifest.sequence_number if file_sequence_number is None else file_sequence_number
+        ),
+        data_file=entry.data_file,
+    )
+
+
+def _summary(buckets: Sequence[int]) -> PartitionFieldSummary:
+    low, high = (bucket.to_bytes(4, "little", signed=True) for bucket in (min(buckets), max(buckets)))
+    return PartitionFieldSummary.from_args(
+        contains_null=False, contains_nan=False, lower_bound=low, upper_bound=high
+    )
+
+
+def _avro(
+    file_schema: Schema, record_schema: Schema, name: str, header: dict[str, str], records: Sequence[Record]
+) -> bytes:
+    output = _InMemory("memory:")
+    with AvroOutputFile[Record](output, file_schema, name, record_schema, header) as file:
+        file.write_block(list(records))
+    return output.content
+
+
+class _InMemory(OutputFile):
+    """What PyIceberg writes byte by byte, to be sent at once."""
+
+    content = b""
+
+    def __len__(self) -> int:
+        return len(self.content)
+
+    def exists(self) -> bool:
+        """Never: it is written once."""
+        return False
+
+    def to_input_file(self) -> Any:
+        """Nobody reads it back."""
+        raise NotImplementedError
+
+    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002
+        """A stream whose bytes are the content once it is closed."""
+        return _Stream(self)
+
+
+class _Stream(io.BytesIO):
+    def __init__(self, output: _InMemory) -> None:
+        super().__init__()
+        self._output = output
+
+    def close(self) -> None:
+        if not self.closed:
+            self._output.content = self.getvalue()
+        super().close()
