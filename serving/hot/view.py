@@ -12,7 +12,7 @@ contiguous range of offsets per partition.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from thermocline.serving.hot.merge import covered_by
 from thermocline.serving.hot.record import META_KEY, HotRow
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
 from thermocline.serving.hot.scan import merging_of, winners_of_bucket
-from thermocline.serving.hot.winners import winners_of_prefix
+from thermocline.serving.hot.winners import is_in_several_partitions, winners_of_prefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +56,7 @@ class Extent:
     """From where to where a view reaches; ``raw`` is the active generation's meta that says so.
 
     ``manifest_version`` is of the manifest that this meta names: it is known, or about to be published.
+    ``ends`` are those of the sealed generations, oldest first.
     """
 
     opened: OpenGenerations
@@ -63,6 +64,7 @@ class Extent:
     manifest_version: int
     start: Seam
     end: Seam
+    ends: tuple[Seam, ...]
     reached_end_at: float
 
 
@@ -216,7 +218,20 @@ class HotView:
         """
         manifest = self._extent.opened.manifest
         merging = merging_of(manifest.definition)
-        return winners_of_bucket(self._transactions, manifest.topics, bucket, seam, merging)
+        return winners_of_bucket(self._reaching(seam), manifest.topics, bucket, seam, merging)
+
+    def is_in_several_partitions(self, bucket: int, keys: Sequence[bytes], seam: Seam) -> bool:
+        """Whether one of the rows has records at or beyond the seam in several partitions."""
+        topics = self._extent.opened.manifest.topics
+        return is_in_several_partitions(self._reaching(seam), topics, bucket, keys, seam)
+
+    def _reaching(self, seam: Seam) -> Sequence[lmdb.Transaction[bytes]]:
+        """Those of the generations that reach beyond the seam, newest first."""
+        active, *sealed = self._transactions
+        newest_first = reversed(self._extent.ends)
+        # safety: hot-scan-reaches
+        reaching = [one for one, end in zip(sealed, newest_first, strict=True) if not seam.at_least(end)]
+        return [active, *reaching]
 
     def refused(
         self, definition: LiveTable, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY
@@ -262,4 +277,5 @@ def _extent(opened: OpenGenerations, raw: bytes) -> Extent:
     active = decode_meta(raw)
     sealed = [generation.meta() for generation in opened.generations[:-1]]
     covered = covered_by([*sealed, active])
-    return Extent(opened, raw, active.manifest, Meta(0, covered).start, active.end, reached_end_at(covered))
+    start, ends = Meta(0, covered).start, tuple(meta.end for meta in sealed)
+    return Extent(opened, raw, active.manifest, start, active.end, ends, reached_end_at(covered))

@@ -51,6 +51,27 @@ def winners_of_prefix(
     return winners
 
 
+def is_in_several_partitions(
+    newest_first: Transactions, topics: Sequence[str], bucket: int, keys: Sequence[bytes], seam: Seam
+) -> bool:
+    """Whether one of the rows has records at or beyond the seam in several partitions."""
+    return any(_is_contested(newest_first, topics, bucket, key, seam) for key in keys)
+
+
+def _is_contested(
+    newest_first: Transactions, topics: Sequence[str], bucket: int, key: bytes, seam: Seam
+) -> bool:
+    places: set[bytes] = set()
+    for stored_key, value in newest_values(newest_first, range_start(bucket, key)).items():
+        offset, _, _, flags = HEADER.unpack_from(value)
+        is_long = flags & HAS_LONG_KEY
+        own = long_key_and_payload(value)[0] if is_long else stored_key[KEY_START:PLACE_START]
+        packed = stored_key[PLACE_START:]
+        if own == key and offset >= _place(packed, topics, seam)[2]:
+            places.add(packed)
+    return len(places) > 1
+
+
 def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
     """The value that the newest generation has of each stored key that begins so."""
     found: dict[bytes, bytes] = {}

@@ -112,10 +112,12 @@ class World:
     def end(self) -> Seam:
         return Seam.of({TOPIC: {partition: len(log) for partition, log in enumerate(self.logs)}})
 
-    def produce(self, key: dict[str, Any], value: dict[str, Any] | None, partition: int = 0) -> None:
+    def produce(
+        self, key: dict[str, Any], value: dict[str, Any] | None, partition: int = 0, seconds_ago: int = 0
+    ) -> None:
         """Appends a record; no value is a tombstone."""
         raw = None if value is None else json.dumps(value).encode()
-        timestamp_ms = self.clock.now_ms() + sum(map(len, self.logs))
+        timestamp_ms = self.clock.now_ms() + sum(map(len, self.logs)) - 1_000 * seconds_ago
         self.logs[partition].append((json.dumps(key).encode(), raw, timestamp_ms))
 
     def tail(self) -> None:

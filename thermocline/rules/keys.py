@@ -32,6 +32,7 @@ __all__ = [
     "buckets",
     "check_key_columns",
     "decode_arrays",
+    "decode_columns",
     "decode_one",
     "encode_columns",
     "encode_one",
@@ -97,11 +98,16 @@ def decode_one(definition: LiveTable, key: bytes, first: int = 0) -> tuple[objec
 
 def decode_arrays(definition: LiveTable, keys: pa.Array) -> list[pa.Array]:
     """The key columns of many keys, a binary array, as arrays of the declared types."""
+    return decode_columns(definition.key_columns, keys)
+
+
+def decode_columns(columns: Sequence[Column], keys: pa.Array) -> list[pa.Array]:
+    """What ``encode_columns`` made the bytes of, as arrays of the declared types."""
     offsets, data = positions_and_bytes(keys)
     ends = np.flatnonzero((data[:-1] == KEY_END[0]) & (data[1:] == KEY_END[1]))
     position = offsets[:-1]
     arrays: list[pa.Array] = []
-    for column in definition.key_columns:
+    for column in columns:
         width = _form(column).width
         if width is not None:
             arrays.append(_fixed_values(data, position, column))

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from thermocline.rules.column_types import TYPES, ColumnType, Kind
 from thermocline.rules.columns import Column
-from thermocline.rules.keys import encode_columns, encode_values, flat_column
+from thermocline.rules.keys import decode_columns, encode_columns, encode_values, flat_column
 
 __all__ = ["Append", "BySequence", "LastWins", "Merging", "Partial"]
 
@@ -91,6 +91,14 @@ class Merging:
         """
         arrays = [_number(one, flat_column(rows.column(one.name), one)) for one in self.order_columns]
         return encode_columns(_numbered(self.order_columns), arrays)
+
+    def order_values(self, sequences: pa.Array) -> dict[str, pa.Array]:
+        """The order columns of every sequence, a binary array, by name, as arrays of the declared types."""
+        numbers = decode_columns(_numbered(self.order_columns), sequences)
+        return {
+            one.name: array if array.type == one.type.arrow else array.view(one.type.arrow)
+            for one, array in zip(self.order_columns, numbers, strict=True)
+        }
 
     def sequence(self, values: Sequence[Any]) -> bytes:
         """The sequence of one row, from the natural values of the order columns."""
