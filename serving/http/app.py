@@ -46,6 +46,7 @@ from thermocline.serving.http.extract_response import (
     ExtractResponse,
 )
 from thermocline.serving.http.jobs import jobs
+from thermocline.serving.http.live_catalog import live_catalog
 from thermocline.serving.http.models import (
     BatchAnswer,
     BatchBody,
@@ -81,6 +82,7 @@ from thermocline.serving.store import measures
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+    from thermocline.serving.live.channel import LiveChannel
     from thermocline.settings import ServingSettings
 
 JSON: Final = "application/json"
@@ -316,12 +318,14 @@ def create_app(
     settings: ServingSettings,
     io: PyArrowFileIO | None = None,
     admit: Admit = admit_everyone,
+    live: LiveChannel | None = None,
 ) -> Requests:
     """The app of one API worker.
 
     ``io`` reaches the object store where extract jobs put their files; ``admit`` says who a caller is.
+    ``live`` asks for snapshots as of now; without it, there is no live catalog.
     """
-    worker = Worker(tables, settings, io or PyArrowFileIO())
+    worker = Worker(tables, settings, io or PyArrowFileIO(), live)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -354,6 +358,8 @@ def create_app(
     api.include_router(reads)
     api.include_router(jobs)
     api.include_router(operations)
+    if live is not None:
+        api.include_router(live_catalog)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
     return Requests(

@@ -60,6 +60,8 @@ _CORS_EXPOSED: Final = (
 )
 CALLER: Final = "thermocline.caller"
 """Where a request's scope has who asks."""
+IS_HEAD: Final = "thermocline.is-head"
+"""A request's scope has it where only the head of the answer is wanted."""
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -140,7 +142,7 @@ class Requests:
 
     async def _named(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
-            scope = {**scope, "method": "GET"}  # the HTTP server knows, and sends no body
+            scope = {**scope, "method": "GET", IS_HEAD: True}  # the HTTP server knows, and sends no body
         request_id = _request_id(header_of(scope, "X-Request-Id"))
         status = 0
         started = time.perf_counter()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRows
     from thermocline.serving.cold.reader import Entity
+    from thermocline.serving.live.channel import LiveChannel
     from thermocline.serving.read.caller import Caller
     from thermocline.serving.read.look import Look
     from thermocline.serving.read.lookup import TableReader
@@ -72,8 +73,12 @@ class _Place:
 class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
 
-    def __init__(self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO) -> None:
+    def __init__(
+        self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO, live: LiveChannel | None = None
+    ) -> None:
+        """``io`` reaches the store of extract jobs; ``live`` asks for snapshots as of now."""
         self.tables = tables
+        self.live = live
         self._settings = settings
         self.stale_after_seconds = settings.stale_after_seconds
         # One makes a part, another one may still close an extract that is over.

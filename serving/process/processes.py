@@ -21,6 +21,7 @@ from thermocline.process.logs import fields
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.serving.process.children import DRAIN_SECONDS, listening_file
+from thermocline.serving.store.layout import LIVE_SOCKET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,12 +77,14 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     from thermocline.serving.http.app import create_app  # noqa: PLC0415
     from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
     from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
+    from thermocline.serving.live.channel import LiveChannel  # noqa: PLC0415
     from thermocline.serving.read.tables import open_tables  # noqa: PLC0415
 
     _become_child(served, lambda: sys.exit(0))
     settings = served.settings
     tables = open_tables(settings, served.definitions, served.since)
-    app = create_app(tables, settings.serving, store_io(settings.catalog))
+    live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
+    app = create_app(tables, settings.serving, store_io(settings.catalog), live=live)
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
@@ -118,6 +121,19 @@ def run_trino(served: Served, address: tuple[Any, ...]) -> None:
     _become_child(served, stop.set)
     listener = bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
     run_endpoint(served.settings, served.definitions, listener, stop)
+
+
+def run_live(served: Served) -> None:
+    """The process that makes snapshots as of now."""
+    from thermocline.serving.live.process import run_live as run  # noqa: PLC0415  # the parent needs none of it
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    run(served.settings, served.definitions, _live_socket(), stop)
+
+
+def _live_socket() -> Path:
+    return Path(os.environ[MULTIPROCESS_FOLDER]) / LIVE_SOCKET
 
 
 def run_rows(served: Served) -> None:

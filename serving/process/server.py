@@ -32,6 +32,7 @@ from thermocline.serving.process.processes import (
     Served,
     reserved,
     run_jobs,
+    run_live,
     run_rows,
     run_tailers,
     run_trino,
@@ -167,6 +168,8 @@ def _children(served: Served, places: _Places) -> list[Child]:
     ]
     if places.trino is not None:
         children.append(Child("trino", run_trino, (served, places.trino), serves=everything))
+    if serving.catalog.enabled:
+        children.append(Child("live", run_live, (served,), serves=everything))
     if serving.rows_ahead:
         children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
     if serving.extract_jobs_dir is not None:

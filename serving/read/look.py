@@ -56,10 +56,15 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeldView:
-    """A view of the hot tier that stays open until its ``__exit__`` is called, and how old it is."""
+    """A view of the hot tier that stays open until its ``__exit__`` is called, and how old it is.
+
+    It fits the snapshot of ``index``; a lookup in both has the read point.
+    """
 
     view: HotView
     age_seconds: float
+    index: ColdIndex
+    read_point: ReadPoint
 
 
 @dataclass(slots=True)

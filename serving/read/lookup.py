@@ -226,7 +226,8 @@ class TableReader:
             with ExitStack() as on_error:
                 view = on_error.enter_context(self.hot.view())
                 reached = self._reach(self.cold.index, view)
-                held = HeldView(view, self._age_seconds(view, reached))
+                age_seconds = self._age_seconds(view, reached)
+                held = HeldView(view, age_seconds, reached.index, reached.read_point)
                 on_error.pop_all()
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOT: Final = "hot"
 COLD: Final = "cold"
 ROWS: Final = "rows"
 TAILER_STATUS: Final = "tailer.json"
 SERVER_NAME: Final = "server-name"
-"""In ``<state_dir>`` itself: what Trino's views call the server."""
+"""In ``<state_dir>`` itself: what other programs call the server."""
 LOCK: Final = "server.lock"
 """In ``<state_dir>`` itself: held by the server that uses the folder."""
+LIVE_SOCKET: Final = "live.sock"
+"""In the folder that the processes of a running server share, which nobody else can enter."""
 SPILL: Final = "spill"
 """For what does not fit in an extract's memory, and for copies of a store's files; empty otherwise."""
+
+
+def own_name(state_dir: Path) -> str:
+    """A name that no other server has; it stays in the folder, which servers never share."""
+    path = state_dir / SERVER_NAME
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    unfinished = path.with_name(f"{SERVER_NAME}.{os.getpid()}")
+    unfinished.write_text(uuid4().hex)
+    unfinished.replace(path)
+    return path.read_text()

@@ -52,6 +52,24 @@ ROWS_AHEAD: Final = Counter(
     ("table",),
     registry=metrics.REGISTRY,
 )
+LIVE_SNAPSHOTS: Final = Counter(
+    "thermocline_live_snapshots",
+    "Snapshots as of now that were made for the live catalog.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+LIVE_FILES_WRITTEN: Final = Counter(
+    "thermocline_live_files_written",
+    "Files that were written for the live catalog: rows, deletes, manifests and lists of them.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
+LIVE_FILES_REMOVED: Final = Counter(
+    "thermocline_live_files_removed",
+    "Files of the live catalog that were removed, since no query is expected to read them any more.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 ROWS_WARMED: Final = Counter(
     "thermocline_rows_warmed",
     "Recently requested entities that a worker read again before it moved to the next snapshot.",

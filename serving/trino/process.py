@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from thermocline.errors import LiveViewRefused, NotReady, TableMissing
 from thermocline.process.clock import SystemClock
 from thermocline.serving.read.tables import ServedTable, open_tables
-from thermocline.serving.store.layout import HOT, SERVER_NAME
+from thermocline.serving.store.layout import HOT, own_name
 from thermocline.serving.tail.follower import FOLLOW_SECONDS, look_seconds
 from thermocline.serving.tail.refreshing import pause_between, refresh_until
 from thermocline.serving.trino.endpoint import Endpoint
@@ -78,17 +76,6 @@ class TrinoTable:
             detail = f"its hot rows are {held.age_seconds:.1f} s behind the log"
             raise LiveViewRefused(table=self.name, detail=detail)
         return held.view
-
-
-def own_name(state_dir: Path) -> str:
-    """A name that no other server has; it stays in the folder, which servers never share."""
-    path = state_dir / SERVER_NAME
-    with suppress(FileNotFoundError):
-        return path.read_text()
-    unfinished = path.with_name(f"{SERVER_NAME}.{os.getpid()}")
-    unfinished.write_text(uuid4().hex)
-    unfinished.replace(path)
-    return path.read_text()
 
 
 def run_endpoint(

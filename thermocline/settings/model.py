@@ -155,6 +155,18 @@ class TrinoEndpointSettings(Section):
         return self.certificate_file is not None
 
 
+class LiveCatalogSettings(Section):
+    """The tables as of now for any engine: a read-only Iceberg REST catalog below ``/iceberg``.
+
+    ``min_interval_seconds``: how old a snapshot may be that an engine gets, as queries of that time share it.
+    ``files_seconds``: how long its files stay after it was last given to an engine, so the longest query.
+    """
+
+    enabled: bool = False
+    min_interval_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    files_seconds: Annotated[float, Field(ge=60, allow_inf_nan=False)] = 3_600.0
+
+
 class ServingSettings(Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale.
 
@@ -181,6 +193,7 @@ class ServingSettings(Section):
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()
     trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
+    catalog: LiveCatalogSettings = Field(default_factory=LiveCatalogSettings)
 
     @property
     def url(self) -> str:

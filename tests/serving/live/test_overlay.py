@@ -58,7 +58,9 @@ def produce_some(world: Any, chance: random.Random, partition_of: Callable[[int]
 
 
 @pytest.mark.parametrize(
-    "definition", [PROFILES, VERSION_2, PARTIAL, ORDERED], ids=["version 3", "version 2", "partial", "ordered"]
+    "definition",
+    [PROFILES, VERSION_2, PARTIAL, ORDERED],
+    ids=["version 3", "version 2", "partial", "ordered"],
 )
 def test_what_came_since_is_laid_over_what_was_laid_before(
     served: Callable[..., tuple[Any, ServedTable]], seed: int, definition: LiveTable

@@ -1,0 +1,196 @@
+"""A read-only Iceberg REST catalog whose tables are as of now, below ``/iceberg``.
+
+Source: the Iceberg REST catalog specification (open-api/rest-catalog-open-api.yaml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from thermocline.errors import ThermoclineError
+from thermocline.serving.http.dependencies import Asking, OfWorker
+from thermocline.serving.http.problems import IS_HEAD
+from thermocline.serving.read.caller import Action
+
+if TYPE_CHECKING:
+    from thermocline.serving.read.tables import ServedTable, Tables
+
+__all__ = ["PREFIX", "live_catalog"]
+
+PREFIX: Final = "/iceberg"
+JSON: Final = "application/json"
+NOT_MODIFIED: Final = 304
+_SEPARATOR: Final = "\x1f"
+"""Between the parts of a namespace in a path."""
+_NAMESPACE: Final = "/v1/{prefix}/namespaces/{namespace}"
+_ENDPOINTS: Final = (
+    "GET /v1/{prefix}/namespaces",
+    f"GET {_NAMESPACE}",
+    f"HEAD {_NAMESPACE}",
+    f"GET {_NAMESPACE}/tables",
+    f"GET {_NAMESPACE}/tables/{{table}}",
+    f"HEAD {_NAMESPACE}/tables/{{table}}",
+    f"POST {_NAMESPACE}/tables/{{table}}/metrics",
+)
+"""What there is: engines refuse anything else before they ask for it."""
+_READ_ONLY: Final = (
+    "live tables are read-only: write to the topic that feeds the table, or to the table in its own catalog"
+)
+_TYPES: Final = {
+    401: "NotAuthorizedException",
+    403: "ForbiddenException",
+    404: "NoSuchTableException",
+    503: "ServiceUnavailableException",
+}
+"""By status, what Iceberg's libraries call it."""
+
+
+class _Refused(Exception):
+    """A request that the catalog refuses, as the specification has errors."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message = status, kind, message
+
+
+class _CatalogRoute(APIRoute):
+    """Its errors have the specification's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own, with errors told as engines read them."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except _Refused as refused:
+                return _error(refused.status, refused.kind, refused.message)
+            except ThermoclineError as error:
+                kind = _TYPES.get(error.status, "InternalServerError")
+                next_steps = f" Next: {error.next}" if error.next else ""
+                return _error(error.status, kind, f"[{error.code}] {error.what}{next_steps}")
+
+        return handle
+
+
+live_catalog = APIRouter(prefix=PREFIX, route_class=_CatalogRoute, include_in_schema=False)
+
+
+@live_catalog.get("/v1/config")
+async def config() -> Response:
+    """What there is, and nothing to be set."""
+    return _json({"defaults": {}, "overrides": {}, "endpoints": _ENDPOINTS})
+
+
+@live_catalog.get("/v1/namespaces")
+async def namespaces(worker: OfWorker, caller: Asking, parent: str = "") -> Response:
+    """The namespaces below another one, or those at the top."""
+    above = tuple(parent.split(_SEPARATOR)) if parent else ()
+    found = {name for name, _ in _permitted(worker.tables, caller)}
+    if above and not any(name[: len(above)] == above for name in found):
+        raise _no_namespace(above)
+    below = {name[: len(above) + 1] for name in found if name[: len(above)] == above and name != above}
+    return _json({"namespaces": sorted(below)})
+
+
+async def _namespace(worker: OfWorker, caller: Asking, namespace: str) -> tuple[str, ...]:
+    """The one that the path names."""
+    wanted = tuple(namespace.split(_SEPARATOR))
+    if not any(name[: len(wanted)] == wanted for name, _ in _permitted(worker.tables, caller)):
+        raise _no_namespace(wanted)
+    return wanted
+
+
+Namespace = Annotated[tuple[str, ...], Depends(_namespace)]
+
+
+@live_catalog.get("/v1/namespaces/{namespace}")
+async def describe_namespace(request: Request, wanted: Namespace) -> Response:
+    """A namespace, which says nothing but its name."""
+    if IS_HEAD in request.scope:
+        return Response(status_code=204)
+    return _json({"namespace": wanted, "properties": {}})
+
+
+@live_catalog.get("/v1/namespaces/{namespace}/tables")
+async def tables(worker: OfWorker, caller: Asking, wanted: Namespace) -> Response:
+    """The tables of a namespace."""
+    names = [_identifier(table)[-1] for name, table in _permitted(worker.tables, caller) if name == wanted]
+    return _json({"identifiers": [{"namespace": wanted, "name": name} for name in sorted(names)]})
+
+
+async def _table(worker: OfWorker, caller: Asking, wanted: Namespace, table: str) -> ServedTable:
+    """The one that the path names."""
+    for name, served in _permitted(worker.tables, caller):
+        if name == wanted and _identifier(served)[-1] == table:
+            caller.check_sees_all(served.name, "read the files of it")
+            return served
+    raise _Refused(404, "NoSuchTableException", f"Table does not exist: {'.'.join((*wanted, table))}")
+
+
+LiveTable = Annotated["ServedTable", Depends(_table)]
+
+
+@live_catalog.get("/v1/namespaces/{namespace}/tables/{table}")
+async def load(
+    request: Request,
+    worker: OfWorker,
+    served: LiveTable,
+    snapshots: Annotated[Literal["all", "refs"], Query()] = "all",
+    if_none_match: Annotated[str, Header()] = "",
+) -> Response:
+    """A table as of now."""
+    served.check_exists()
+    if IS_HEAD in request.scope:
+        return Response(status_code=204)
+    assert worker.live is not None
+    made = await worker.live.current(served.name)
+    tag = f'"{made.snapshot_id}-{snapshots}"'
+    if tag in (one.strip() for one in if_none_match.split(",")):
+        return Response(status_code=NOT_MODIFIED, headers={"ETag": tag})
+    body = made.with_all if snapshots == "all" else made.with_refs
+    return Response(body, headers={"ETag": tag}, media_type=JSON)
+
+
+@live_catalog.post("/v1/namespaces/{namespace}/tables/{table}/metrics")
+async def report(_: LiveTable) -> Response:
+    """What an engine says of a scan; nobody keeps it."""
+    return Response(status_code=204)
+
+
+@live_catalog.api_route("/{path:path}", methods=["GET", "POST", "PUT", "DELETE", "PATCH"])
+async def anything_else(request: Request, path: str) -> Response:
+    """Whatever would change something, and what there is not."""
+    if request.method == "GET":
+        raise _Refused(404, "NoSuchEndpointException", f"the live catalog has no route {path}")
+    raise _Refused(403, "ForbiddenException", _READ_ONLY)
+
+
+def _permitted(tables: Tables, caller: Asking) -> Iterator[tuple[tuple[str, ...], ServedTable]]:
+    """The tables that the caller may read, each with its namespace."""
+    for table in tables:
+        if caller.may(Action.READ, table.name):
+            yield _identifier(table)[:-1], table
+
+
+def _identifier(table: ServedTable) -> tuple[str, ...]:
+    return tuple(table.definition.identifier.split("."))
+
+
+def _no_namespace(wanted: tuple[str, ...]) -> _Refused:
+    return _Refused(404, "NoSuchNamespaceException", f"Namespace does not exist: {'.'.join(wanted)}")
+
+
+def _json(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), media_type=JSON)
+
+
+def _error(status: int, kind: str, message: str) -> Response:
+    body = {"error": {"message": message, "type": kind, "code": status}}
+    return Response(msgspec.json.encode(body), status, media_type=JSON)
