@@ -127,6 +127,18 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Age from which answers are marked as stale. From this age on, live views that read hot rows from "
         "the server are refused."
     ),
+    "serving.catalog.enabled": (
+        "Whether the server is also an Iceberg REST catalog, below `/iceberg`, whose tables are as of now. "
+        "It writes files below `thermocline/live` in each table's location."
+    ),
+    "serving.catalog.min_interval_seconds": (
+        "How old the snapshot may be that an engine gets: queries of that time share one. A longer interval "
+        "writes fewer files."
+    ),
+    "serving.catalog.files_seconds": (
+        "How long the files of a snapshot stay after it was last given to an engine: longer than any query "
+        "takes."
+    ),
     "serving.trino.port": (
         "Port of the endpoint for Trino's Thrift connector. If it is not set, there is no endpoint. Without "
         "TLS, anyone who can reach the endpoint can read the hot rows of every table."

@@ -68,12 +68,14 @@ def live_metadata(
     snapshot = next(one for one in history if one["snapshot-id"] == below.snapshot_id)
     schema_id = snapshot.get("schema-id", table["current-schema-id"])
     if written is not None:
-        updated_ms = max(updated_ms, below.timestamp_ms + 1)
+        # DuckDB sees no snapshot that is newer than its transaction, which began before it asked for this one.
+        made_ms = below.timestamp_ms + 1  # safety: live-timestamp
+        updated_ms = max(updated_ms, made_ms)
         snapshot = {
             "snapshot-id": written.snapshot_id,
             "parent-snapshot-id": below.snapshot_id,
             "sequence-number": written.sequence_number,
-            "timestamp-ms": updated_ms,
+            "timestamp-ms": made_ms,
             "manifest-list": written.manifest_list,
             "summary": _summary(overlay, read_point),
             "schema-id": schema_id,

@@ -63,13 +63,14 @@ def test_pyiceberg_reads_the_same_positions(tmp_path: Path, format_version: int)
         assert read_by_pyiceberg(written[path])[path] == positions
 
 
-def test_version_3_has_one_file_for_all_and_version_2_one_for_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("format_version", "kind"), [(2, "parquet"), (3, "puffin")])
+def test_each_data_file_has_a_file_of_deletes_of_its_own(
+    tmp_path: Path, format_version: int, kind: str
+) -> None:
     by_file = {f"file:///{name}.parquet": BitMap([1]) for name in "abc"}
-    three = write_deletes(IO, f"{tmp_path.as_uri()}/three", 3, by_file)
-    two = write_deletes(IO, f"{tmp_path.as_uri()}/two", 2, by_file)
-    assert ({d.format for d in three.values()}, len({d.path for d in three.values()})) == ({"puffin"}, 1)
-    assert ({d.format for d in two.values()}, len({d.path for d in two.values()})) == ({"parquet"}, 3)
-    for data_file, deletes in two.items():
+    written = write_deletes(IO, f"{tmp_path.as_uri()}/x", format_version, by_file)
+    assert ({d.format for d in written.values()}, len({d.path for d in written.values()})) == ({kind}, 3)
+    for data_file, deletes in written.items():
         assert list(read_by_pyiceberg(deletes)) == [data_file]
         assert deletes.file_bytes == Path(deletes.path.removeprefix("file://")).stat().st_size
 

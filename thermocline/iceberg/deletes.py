@@ -1,8 +1,10 @@
 """The deleted row positions of a data file, as each format version of Iceberg stores them.
 
-Version 3 has deletion vectors: one blob for each data file, all of a bucket in one Puffin file. Version 2 has
-position delete files: Parquet with a path and a position for each deleted row; ours are about one data file
-each, so that a reader of that file needs no other, and new deletes can take the place of the old.
+Version 3 has deletion vectors: a blob of a Puffin file for each data file. Version 2 has position delete
+files: Parquet with a path and a position for each deleted row. Either way a file of ours is about one data
+file, so that a reader of that one needs no other, and new deletes can take the place of the old. A Puffin
+file may hold several vectors, and ours did: DuckDB 1.5.5 then takes one of them for another, since it caches
+what it reads of a file, and shows deleted rows and hides others.
 
 Source: the Puffin specification, blob type ``deletion-vector-v1``; the Iceberg table specification, "Position
 Delete Files" and "Deletion Vectors".
@@ -60,21 +62,15 @@ def write_deletes(
 ) -> dict[str, Deletes]:
     """Write the deleted positions of several data files of a bucket; where each file's stand, by its path.
 
-    One Puffin file for all in format version 3, a Parquet file for each in version 2. Their names begin with
-    the stem. Nothing is written when there is no data file.
+    A file for each: Puffin in format version 3, Parquet in version 2. Their names begin with the stem.
     """
-    if not by_file:
-        return {}
-    if format_version > 2:
-        paths = [f"{stem}-deletes.puffin"]
-    else:
-        paths = [f"{stem}-deletes-{number:04}.parquet" for number in range(len(by_file))]
-    with deleted_on_error(io, paths), failstep("deletes.write"):
-        if format_version > 2:
-            return _write_vectors(io, paths[0], by_file)
+    write, ending = (_write_vector, "puffin") if format_version > 2 else (_write_positions, "parquet")
+    # safety: deletes-of-one-file-each
+    paths = {data_file: f"{stem}-deletes-{n:04}.{ending}" for n, data_file in enumerate(by_file)}
+    with deleted_on_error(io, paths.values()), failstep("deletes.write"):
         return {
-            data_file: _write_positions(io, path, data_file, positions)
-            for path, (data_file, positions) in zip(paths, by_file.items(), strict=True)
+            data_file: write(io, paths[data_file], data_file, positions)
+            for data_file, positions in by_file.items()
         }
 
 
@@ -98,22 +94,15 @@ def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:
     return BitMap.deserialize(body[16:])
 
 
-def _write_vectors(io: FileIO, path: str, vectors: Mapping[str, BitMap]) -> dict[str, Deletes]:
-    content = bytearray(_PUFFIN_MAGIC)
-    places: dict[str, tuple[int, int]] = {}
-    for data_file, positions in vectors.items():
-        blob = _vector_blob(positions)
-        places[data_file] = (len(content), len(blob))
-        content += blob
-    blobs = [_blob_metadata(name, *place, len(vectors[name])) for name, place in places.items()]
-    footer = json.dumps({"blobs": blobs, "properties": {"created-by": "thermocline"}}).encode()
-    content += _PUFFIN_MAGIC + footer + struct.pack("<I", len(footer)) + bytes(4) + _PUFFIN_MAGIC
+def _write_vector(io: FileIO, path: str, data_file: str, positions: BitMap) -> Deletes:
+    blob, start = _vector_blob(positions), len(_PUFFIN_MAGIC)
+    described = _blob_metadata(data_file, start, len(blob), len(positions))
+    footer = json.dumps({"blobs": [described], "properties": {"created-by": "thermocline"}}).encode()
+    length = struct.pack("<I", len(footer))
+    content = b"".join((_PUFFIN_MAGIC, blob, _PUFFIN_MAGIC, footer, length, bytes(4), _PUFFIN_MAGIC))
     with io.new_output(path).create() as sink:
-        sink.write(bytes(content))
-    return {
-        name: Deletes(path, "puffin", offset, length, len(vectors[name]), len(content))
-        for name, (offset, length) in places.items()
-    }
+        sink.write(content)
+    return Deletes(path, "puffin", start, len(blob), len(positions), len(content))
 
 
 def _vector_blob(positions: BitMap) -> bytes:

@@ -162,9 +162,9 @@ class SnapshotWriter:
         for manifest in self._manifests:
             if manifest.content != ManifestContent.DELETES:
                 continue
-            listed = self._listed_deletes(manifest) if gone else []
+            listed = self._listed_deletes(manifest)
             kept = [entry for path, entry in listed if path not in gone]
-            if len(kept) == len(listed):
+            if kept and len(kept) == len(listed):
                 yield manifest
             elif kept:  # safety: live-replaced-deletes-go
                 form = self._form(specs[manifest.partition_spec_id], ManifestContent.DELETES)
