@@ -626,5 +626,17 @@ LINES: Final[dict[str, Line]] = {
     "guard-utf8": Line("and one that is no UTF-8", ("from_utf8(to_utf8({text})) = {text}", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
     "guard-object": Line("and one that is no object", ("starts_with(ltrim({text}), '{{')", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
     "guard-characters": Line("and one with half a character", ("{_has_whole_characters(text)}", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
+    # The live catalog.
+    "live-unchanged-rows": Line("a row that says the same again comes from its last record, as in a lookup", ("replace(index.definition, suppress_unchanged=False)", "index.definition"), "serving/live/test_overlay.py::test_a_row_that_says_the_same_again_comes_from_its_last_record"),
+    "live-several-partitions": Line("a key in several partitions is decided by all its hot records, not by the last ones", ("view.is_in_several_partitions(bucket, keys, self.seam)", "False"), "serving/live/test_overlay.py::test_a_key_in_several_partitions_is_decided_by_all_its_hot_records"),
+    "live-replaced-deletes-go": Line("deletes that ours take the place of are left out, and the others of their manifest stay", NEVER, "serving/live/test_maker.py::test_deletes_of_the_snapshot_below_stay_but_for_those_that_ours_replace"),
+    "live-write-paths": Line("an engine that would write finds no place beside the table's files", ("dict.fromkeys(_WRITE_PATHS, read_only_path(location))", "{}"), "serving/live/test_maker.py::test_a_writer_finds_no_place_to_write_to"),
+    "live-timestamp": Line("a snapshot is older than the query that asks for it, or DuckDB passes over it", ("below.timestamp_ms + 1", "now_ms"), "serving/live/test_maker.py::test_the_metadata_says_what_it_is"),
+    "live-shared": Line("a snapshot that is too old is not given again", ("or made.begun_at < asked_at - self._min_interval_seconds", ""), "serving/live/test_maker.py::test_calls_of_one_moment_share_a_snapshot_and_a_later_one_sees_what_came"),
+    "live-leased-before-named": Line("the snapshot below is leased before anybody is told of it", NEVER, "serving/live/test_kept_files.py::test_the_snapshot_below_is_leased_before_it_is_named_and_for_as_long"),
+    "live-left-behind": Line("what a killed process left is kept for its queries, and goes after them", DROP, "serving/live/test_kept_files.py::test_what_a_killed_process_left_is_kept_for_its_queries_and_then_removed"),
+    "live-files-age": Line("files go once nobody can read them any more", ("delete_files(self._io, some)", "len(some)"), "serving/live/test_kept_files.py::test_a_file_goes_once_it_was_named_to_nobody_for_long_enough"),
+    "hot-scan-reaches": Line("a scan from a seam on passes over generations that end before it, and no others", ("if not seam.at_least(end)", "if seam.at_least(end)"), "serving/hot/test_hot_model.py::test_hot_tier_answers_as_a_dict_does_whatever_happens"),
+    "deletes-of-one-file-each": Line("each data file has a file of deletes of its own: DuckDB takes vectors of one file for another", ("-{n:04}", ""), "thermocline/test_deletes.py::test_each_data_file_has_a_file_of_deletes_of_its_own"),
 }
 # fmt: on

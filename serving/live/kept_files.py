@@ -61,7 +61,7 @@ class KeptFiles:
         """
         now = self._clock.monotonic()
         until = now + self._files_seconds
-        if self._leased_until.get(below, 0.0) < until:  # safety: live-leased-before-named
+        if self._leased_until.get(below, 0.0) <= until:  # safety: live-leased-before-named
             self._lease(below, until + RENEWED_AHEAD_SECONDS)
         self._named_at.update(dict.fromkeys(paths, now))
 

@@ -68,7 +68,7 @@ def live_metadata(
     snapshot = next(one for one in history if one["snapshot-id"] == below.snapshot_id)
     schema_id = snapshot.get("schema-id", table["current-schema-id"])
     if written is not None:
-        # DuckDB sees no snapshot that is newer than its transaction, which began before it asked for this one.
+        # DuckDB sees no snapshot newer than its transaction, which began before it asked for this one.
         made_ms = below.timestamp_ms + 1  # safety: live-timestamp
         updated_ms = max(updated_ms, made_ms)
         snapshot = {

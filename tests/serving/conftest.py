@@ -29,7 +29,7 @@ from tests.manual_clock import ManualClock
 from tests.thermocline import profiles
 from thermocline.iceberg import data_file
 from thermocline.iceberg.catalog import SnapshotState
-from thermocline.iceberg.data_file import write_data_file
+from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
 from thermocline.kafka.facts import RecordChunk
@@ -85,6 +85,9 @@ class World:
     altered: tuple[Seam, frozenset[str]] | None = None
     properties: dict[str, str] = field(default_factory=dict)
     data: str = ""
+    is_as_ingest: bool = False
+    """Whether commits are made by the bucket task, of which ``written`` is what it wrote."""
+    written: dict[str, WrittenFile] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hot_folder, self.cold_folder = self.folder / "hot", self.folder / "cold"
@@ -152,7 +155,7 @@ class World:
             self.records_in(self.chunk(p, self.seam[(TOPIC, p)], up_to[(TOPIC, p)]))
             for p in range(PARTITIONS)
         ]
-        if self.definition.sequence_by:
+        if self.definition.sequence_by or self.is_as_ingest:
             self.commit_as_ingest(pa.concat_tables(tables))
             self.seam = up_to
             return
@@ -186,6 +189,7 @@ class World:
             )
             for bucket in sorted(set(numbers.tolist()))
         ]
+        self.written.update({file.path: file for one in done for file in one.added})
         after = after_commit(files, done, {})
         self.snapshots[self.newest + 1] = tuple(file for some in after.values() for file in some)
 

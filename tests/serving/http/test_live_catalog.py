@@ -1,4 +1,4 @@
-"""The live catalog's answers: the forms of the Iceberg REST specification, and nothing that changes a table."""
+"""The live catalog's answers: the forms of the Iceberg REST specification, and no way to change a table."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def live(new_world: Callable[..., Any], client_of: Callable[..., Any]) -> Iterat
     channel = FakeChannel(table.reader.look(()).read_point)
     callers = [EVERYONE]
     settings = ServingSettings(state_dir=world.folder)
-    app = create_app(
-        Tables([table]), settings, live=cast("LiveChannel", channel), admit=lambda _: callers[0]
-    )
+    app = create_app(Tables([table]), settings, live=cast("LiveChannel", channel), admit=lambda _: callers[0])
     with client_of(app) as client:
         yield SimpleNamespace(client=client, channel=channel, callers=callers)
 

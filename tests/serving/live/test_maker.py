@@ -1,0 +1,197 @@
+"""Snapshots as of now of a real table: what PyIceberg reads of one is the replay of the log."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.serving.conftest import PROFILES
+from tests.serving.live.real_table import TIMESTAMP_MS, RealTable, rows_of, table_of
+from thermocline.errors import NotReady, StorageFailed
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.read_point import ReadPoint
+from thermocline.serving.live.maker import SnapshotMaker
+from thermocline.serving.read.tables import ServedTable
+
+VERSION_2 = replace(PROFILES, format_version=2)
+
+
+@pytest.fixture
+def real(served: Callable[..., tuple[Any, ServedTable]]) -> Callable[..., RealTable]:
+    return lambda definition=PROFILES: RealTable(*served(definition, is_as_ingest=True))
+
+
+def produce(world: Any, user: str, value: str | None, partition: int = 0) -> None:
+    key = {"app_id": 7, "user_id": user, "key": "k"}
+    world.produce(key, None if value is None else {"value": value}, partition=partition)
+
+
+def values(rows: dict[tuple[Any, ...], Any]) -> dict[str, str]:
+    return {key[1]: row["value"] for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("definition", [PROFILES, VERSION_2], ids=["version 3", "version 2"])
+def test_each_snapshot_is_the_replay_to_its_read_point(
+    real: Callable[..., RealTable], seed: int, definition: LiveTable
+) -> None:
+    chance = random.Random(seed)
+    table = real(definition)
+    world, maker = table.world, table.maker(SystemClock())
+    for step in range(8):
+        for _ in range(chance.choice([1, 40])):
+            number = chance.randrange(30)
+            produce(world, f"u{number}", None if chance.random() < 0.25 else f"{step}", number % 3)
+        world.tail()
+        made = maker.current()
+        found = table_of(world, made)
+        assert rows_of(world, found) == world.rows(made.read_point.end)
+        assert made.read_point.end == world.end
+        committed = found.snapshot_by_name("committed")
+        assert committed is not None
+        assert rows_of(world, found, committed.snapshot_id) == world.rows(world.seam)
+        if chance.random() < 0.5:
+            table.commit()
+
+
+@pytest.fixture
+def table(real: Callable[..., RealTable]) -> RealTable:
+    """With a committed row, one that is hot, and one whose delete is."""
+    made = real()
+    for user in ("cold", "gone", "kept"):
+        produce(made.world, user, "committed")
+    made.commit()
+    produce(made.world, "kept", None)
+    produce(made.world, "other", "committed")
+    made.commit()
+    produce(made.world, "hot", "now")
+    produce(made.world, "gone", None)
+    made.world.tail()
+    return made
+
+
+@pytest.fixture
+def maker(table: RealTable) -> SnapshotMaker:
+    return table.maker(SystemClock())
+
+
+def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) -> None:
+    made = maker.current()
+    metadata = json.loads(made.with_all)["metadata"]
+    own, below = metadata["snapshots"][-1], table.metadata["snapshots"][-1]
+    assert metadata["current-snapshot-id"] == own["snapshot-id"] == made.snapshot_id
+    assert own["parent-snapshot-id"] == below["snapshot-id"]
+    assert own["sequence-number"] == below["sequence-number"] + 1 == metadata["last-sequence-number"]
+    assert own["timestamp-ms"] == TIMESTAMP_MS + below["snapshot-id"] + 1
+    assert own["first-row-id"] == table.metadata["next-row-id"]
+    assert metadata["next-row-id"] == own["first-row-id"] + own["added-rows"]
+    assert ReadPoint.parse(own["summary"]["thermocline.read-point"]) == made.read_point
+    assert ReadPoint.parse(metadata["properties"]["thermocline.read-point"]) == made.read_point
+    assert int(own["summary"]["total-records"]) - int(own["summary"]["total-position-deletes"]) == 3
+    refs = json.loads(made.with_refs)["metadata"]
+    assert [one["snapshot-id"] for one in refs["snapshots"]] == [below["snapshot-id"], made.snapshot_id]
+    assert values(rows_of(table.world, table_of(table.world, made, with_refs=True))) == {
+        "cold": "committed",
+        "other": "committed",
+        "hot": "now",
+    }
+
+
+def test_a_writer_finds_no_place_to_write_to(maker: SnapshotMaker) -> None:
+    properties = json.loads(maker.current().with_all)["metadata"]["properties"]
+    places = {name: path for name, path in properties.items() if name.endswith("path")}
+    assert places == dict.fromkeys(
+        ("write.data.path", "write.metadata.path", "write.folder-storage.path"),
+        "file:///dev/null/live-tables-are-read-only",
+    )
+
+
+def test_where_nothing_is_hot_it_is_the_tables_own_snapshot(real: Callable[..., RealTable]) -> None:
+    table = real()
+    produce(table.world, "cold", "committed")
+    table.commit()
+    table.world.tail()
+    made = table.maker(SystemClock()).current()
+    assert (made.snapshot_id, made.paths) == (table.world.newest, ())
+    assert values(rows_of(table.world, table_of(table.world, made))) == {"cold": "committed"}
+
+
+def test_calls_of_one_moment_share_a_snapshot_and_a_later_one_sees_what_came(
+    table: RealTable,
+) -> None:
+    clock = SystemClock()
+    maker = table.maker(clock, min_interval_seconds=3_600)
+    first = maker.current()
+    produce(table.world, "later", "now")
+    table.world.tail()
+    assert maker.current() is first
+    at_once = table.maker(clock)
+    at_once.current()
+    produce(table.world, "latest", "now")
+    table.world.tail()
+    found = values(rows_of(table.world, table_of(table.world, at_once.current())))
+    assert {"later", "latest"} <= found.keys()
+
+
+def test_many_calls_at_once_are_answered_by_few_snapshots(table: RealTable) -> None:
+    maker = table.maker(SystemClock())
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(maker.current().snapshot_id)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert len(set(found)) == 1  # nothing came meanwhile
+
+
+def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
+    table: RealTable, maker: SnapshotMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = maker.current()
+    produce(table.world, "hot", "later")
+    table.world.tail()
+    with monkeypatch.context() as patched:
+
+        def fail(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr("thermocline.serving.live.maker.SnapshotWriter.write", fail)
+        with pytest.raises(StorageFailed, match="No space"):
+            maker.current()
+    assert values(rows_of(table.world, table_of(table.world, before)))["hot"] == "now"
+    assert values(rows_of(table.world, table_of(table.world, maker.current())))["hot"] == "later"
+
+
+def test_a_table_that_does_not_have_the_snapshot_is_not_ready(
+    table: RealTable, maker: SnapshotMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where it was dropped and created again a moment ago."""
+    monkeypatch.setitem(table.metadata, "table-uuid", "00000000-0000-0000-0000-000000000001")
+    with pytest.raises(NotReady, match="is being read again"):
+        maker.current()
+
+
+def test_deletes_of_the_snapshot_below_stay_but_for_those_that_ours_replace(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    """Of one manifest of deletes, some data files get new ones and others keep theirs."""
+    world = table.world
+    for number in range(40):
+        produce(world, f"u{number}", "first", number % 3)
+    table.commit()
+    for number in range(40):
+        produce(world, f"u{number}", "second" if number % 2 else None, number % 3)
+    table.commit()
+    produce(world, "u1", "third", 1)
+    world.tail()
+    made = maker.current()
+    found = values(rows_of(world, table_of(world, made)))
+    assert found == values(world.rows())
+    assert found["u1"] == "third"
