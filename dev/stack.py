@@ -107,7 +107,8 @@ class StackOptions:
     a REST catalog, the table is in its store instead of in the folder. Spark's JVM starts quickly, unless it
     is to be measured: then it is as a user's, with what ``spark_conf`` adds. With a cluster, Spark's tasks
     run there. Replicas are servers of the same table, which share nothing: each has its own port and state
-    folder. A broker that is handed in runs already, and goes on when the stack has stopped.
+    folder. A broker that is handed in runs already, and goes on when the stack has stopped. With a live
+    catalog, servers are one, and queries share no snapshot.
     """
 
     partitions: int = 4
@@ -125,6 +126,7 @@ class StackOptions:
     cluster: LocalSparkCluster | None = None
     replicas: int = 1
     kafka: LocalKafka | None = None
+    has_live_catalog: bool = False
     report: Report = in_silence
 
 
@@ -167,6 +169,7 @@ class Stack:
             )
             + (_VIEWS.format(url=self.trino.url) if self.trino else "")
             + (_HOT_FROM_SERVER.format(port=_free_port()) if options.views_hot == "server" else "")
+            + (_LIVE_CATALOG if options.has_live_catalog else "")
         )
         self.settings: Settings = load_settings(self.config_path)
 
@@ -391,6 +394,12 @@ url = "{url}"
 """
 
 # It goes on with the section of views.
+_LIVE_CATALOG = """
+[serving.catalog]
+enabled = true
+min_interval_seconds = 0
+"""
+
 _HOT_FROM_SERVER = """\
 hot = "server"
 

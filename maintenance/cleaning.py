@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.leases import forget_leases
+from thermocline.iceberg.live_files import forget_live_files
 from thermocline.iceberg.read_counts import forget_counts
 from thermocline.maintenance.orphans import remove_orphans, seen_orphan_bytes
 from thermocline.maintenance.owning import loader_of, quarantine_loader_of
@@ -98,6 +99,7 @@ class Cleaning:
         table, now_ms = load(), self._journal.clock.now_ms()
         forget_counts(table.io, table.location(), now_ms - LEFT_KEPT_MS)
         forget_leases(table.io, table.location(), now_ms - LEFT_KEPT_MS)
+        forget_live_files(table.io, table.location(), now_ms, now_ms - LEFT_KEPT_MS)
         deleted = remove_orphans(table, now_ms, self._orphans_approved, self._stop)
         return deleted, seen_orphan_bytes(table)
 

@@ -635,7 +635,9 @@ LINES: Final[dict[str, Line]] = {
     "live-shared": Line("a snapshot that is too old is not given again", ("or made.begun_at < asked_at - self._min_interval_seconds", ""), "serving/live/test_maker.py::test_calls_of_one_moment_share_a_snapshot_and_a_later_one_sees_what_came"),
     "live-leased-before-named": Line("the snapshot below is leased before anybody is told of it", NEVER, "serving/live/test_kept_files.py::test_the_snapshot_below_is_leased_before_it_is_named_and_for_as_long"),
     "live-left-behind": Line("what a killed process left is kept for its queries, and goes after them", DROP, "serving/live/test_kept_files.py::test_what_a_killed_process_left_is_kept_for_its_queries_and_then_removed"),
-    "live-files-age": Line("files go once nobody can read them any more", ("delete_files(self._io, some)", "len(some)"), "serving/live/test_kept_files.py::test_a_file_goes_once_it_was_named_to_nobody_for_long_enough"),
+    "live-files-age": Line("files go once nobody can read them any more", ("delete_files(self._io, paths)", "0"), "serving/live/test_kept_files.py::test_a_file_goes_once_it_was_named_to_nobody_for_long_enough"),
+    "live-begun-again": Line("a snapshot whose files are gone is not gone on from", NEVER, "serving/live/test_maker.py::test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing"),
+    "live-folder-in-use": Line("maintenance leaves the files of a server alone whose lease has not run out", ALWAYS, "thermocline/test_live_files.py::test_only_what_servers_left_that_are_gone_is_removed"),
     "hot-scan-reaches": Line("a scan from a seam on passes over generations that end before it, and no others", ("if not seam.at_least(end)", "if seam.at_least(end)"), "serving/hot/test_hot_model.py::test_hot_tier_answers_as_a_dict_does_whatever_happens"),
     "deletes-of-one-file-each": Line("each data file has a file of deletes of its own: DuckDB takes vectors of one file for another", ("-{n:04}", ""), "thermocline/test_deletes.py::test_each_data_file_has_a_file_of_deletes_of_its_own"),
 }

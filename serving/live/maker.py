@@ -6,13 +6,14 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import NotReady, StorageFailed, first_line
 from thermocline.iceberg.snapshot_writer import SnapshotWriter
 from thermocline.serving.live.metadata import live_metadata, table_metadata
 from thermocline.serving.live.overlay import Overlay
+from thermocline.serving.store import measures
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -111,10 +112,19 @@ class SnapshotMaker:
         self._served.close()
 
     def tend(self) -> None:
-        """Removes the files that nobody needs any more. Asks the store; raises `OSError`."""
+        """Remove the files that nobody needs any more. Asks the store; raises `OSError`.
+
+        Where the last snapshot's own files go, since nobody asked for so long, the next is made from nothing.
+        """
         with self._making:
-            if self._files is not None:
-                self._files.remove_old()
+            files = self._files
+            if files is None:
+                return
+            old = files.take_old()
+            # safety: live-begun-again
+            if self._made is not None and not set(old).isdisjoint(self._made.paths):
+                self._below = self._overlay = self._made = None
+        files.remove(old)
 
     def _make(self) -> Made:
         begun_at = self._clock.monotonic()
@@ -122,7 +132,8 @@ class SnapshotMaker:
         try:
             return self._made_of(held, begun_at)
         except OSError as error:
-            # What the outcome before was made of is unharmed; the next call goes on from there.
+            # What a catalog granted of the store may have ended: the next call asks for the table again.
+            self._below = self._overlay = None
             raise StorageFailed(table=self.name, detail=first_line(error)) from error
         finally:
             held.view.__exit__(None, None, None)
@@ -135,16 +146,16 @@ class SnapshotMaker:
         assert self._files is not None
         last = self._made
         if last is not None and last.read_point == held.read_point and below is self._below:
-            return Made(
-                last.snapshot_id, last.read_point, last.with_all, last.with_refs, last.paths, begun_at
-            )
+            return replace(last, begun_at=begun_at)
         folder = self._files.folder
-        overlay, written_files = overlay.advanced(held.view, below.table.io, folder)
+        overlay, written = overlay.advanced(held.view, below.table.io, folder)
+        self._files.count(written)
         over = overlay.laid_over()
         snapshot = None
         if over.added or over.deletes:
             snapshot = below.writer.write(folder, secrets.randbits(_ID_BITS) + 1, over)
-        self._files.count(written_files, snapshot)
+            self._files.count(snapshot.paths)
+            measures.LIVE_SNAPSHOTS.labels(self.name).inc()
         now_ms = self._clock.now_ms()
         metadata = live_metadata(below.metadata, below.snapshot, overlay, snapshot, held.read_point, now_ms)
         location = f"{folder}/{metadata.snapshot_id}.metadata.json"
@@ -164,7 +175,7 @@ class SnapshotMaker:
         snapshot = table.snapshot_by_id(index.snapshot_id)
         if snapshot is None or str(table.metadata.table_uuid) != index.table_uuid:
             raise NotReady(table=self.name, detail="its newest snapshot is being read again")
-        if self._files is None or not self._files.is_of(table):
+        if self._files is None or not self._files.go_on_in(table):
             self._files = self._files_of(table)
         writer = SnapshotWriter(table.io, table.metadata, snapshot, self.name)
         metadata = table_metadata(table.io, table.metadata_location)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from thermocline.iceberg.files import deleted_on_error
 from thermocline.iceberg.snapshot_writer import LaidOver
 from thermocline.rules.definition import KEY
 from thermocline.serving.live.records import records_of
@@ -65,18 +66,21 @@ class Overlay:
     def advanced(self, view: HotView, io: FileIO, folder: str) -> tuple[Overlay, list[str]]:
         """The same with all that the view holds; and the paths of the files that were written for it.
 
-        New files are below the ``folder``, a URI. Raises `OSError`, and what the hot tier raises.
+        New files are below the ``folder``, a URI. Raises `OSError`, and what the hot tier raises; then no
+        file is left.
         """
         end = view.end.merged_max(self.seam)
         if end == self.end:
             return self, []
         files, results = dict(self.files), []
-        for bucket, records, is_anew in self._changed(view):
-            if is_anew:
-                files[bucket] = self._below(bucket)
-            below = files.get(bucket, ())
-            results.append(run_bucket_task(io, self.definition, folder, bucket, below, records))
-        return self._after(end, files, results), written_paths(results)
+        with deleted_on_error(io) as begun:
+            for bucket, records, is_contested in self._changed(view):
+                if is_contested:
+                    files[bucket] = self._below(bucket)
+                below = files.get(bucket, ())
+                results.append(run_bucket_task(io, self.definition, folder, bucket, below, records))
+                begun.extend(written_paths(results[-1:]))
+        return self._after(end, files, results), begun
 
     def laid_over(self) -> LaidOver:
         """What is to be listed beside the snapshot's own manifests."""
@@ -115,10 +119,10 @@ class Overlay:
                 continue
             keys = winners.column(KEY).to_pylist() if may_meet else ()
             # safety: live-several-partitions
-            is_anew = view.is_in_several_partitions(bucket, keys, self.seam)
-            if is_anew:
+            is_contested = view.is_in_several_partitions(bucket, keys, self.seam)
+            if is_contested:
                 winners = view.scan(bucket, self.seam)
-            yield bucket, records_of(self.definition, winners), is_anew
+            yield bucket, records_of(self.definition, winners), is_contested
 
     def _after(self, end: Seam, before: FilesByBucket, results: Sequence[BucketResult]) -> Overlay:
         files = after_commit(before, results)

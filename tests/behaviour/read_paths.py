@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog.rest import RestCatalog
 
 from tests.behaviour.cases import CASES
 from tests.behaviour.topic import APP
@@ -86,6 +87,12 @@ def by_lookup_without_a_server(stack: Stack, read_after: str) -> Rows:
     }
 
 
+def by_live_catalog(stack: Stack, read_after: str) -> Rows:
+    by_entity(stack, read_after)  # a load is as of now, too
+    table = RestCatalog("live", uri=f"{stack.url}/iceberg").load_table(f"app.{TABLE}")
+    return _grouped(table.scan(selected_fields=("user_id", "key", "value")).to_arrow())
+
+
 READ_PATHS: dict[str, Callable[[Stack, str], Rows]] = {
     "lookup of an entity": by_entity,
     "lookup of a row": by_row,
@@ -94,6 +101,7 @@ READ_PATHS: dict[str, Callable[[Stack, str], Rows]] = {
     "extract as Parquet": by_parquet_extract,
     "extract without a server": by_extract_without_a_server,
     "lookup without a server": by_lookup_without_a_server,
+    "live catalog": by_live_catalog,
 }
 
 

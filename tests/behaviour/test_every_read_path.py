@@ -24,7 +24,7 @@ Answers = dict[tuple[str, str], Rows]
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    return new_stack("reads", partitions=PARTITIONS, engine="spark")
+    return new_stack("reads", partitions=PARTITIONS, engine="spark", has_live_catalog=True)
 
 
 @pytest.fixture(scope="module")

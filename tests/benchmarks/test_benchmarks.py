@@ -21,6 +21,7 @@ SIZES = {
     "hour": "--minutes 0.5 --windows 2 --rows 20000 --rate 200 --commit-seconds 5 --engine local",
     "ingest": "--records 2000",
     "lake": "--rows 20000 --latency-ms 1 --seconds 1",
+    "live": "--rows 20000 --hot 500 1000",
     "lookup": "--rows 20000 --seconds 1",
     "measure": "--files 200 --buckets 4",
     "merge": "--rows 20000 --batches 500",

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
 
 __all__ = [
-    "LIVE_PREFIX",
     "READERS",
     "VIEWS",
     "SnapshotLease",
@@ -42,8 +41,6 @@ __all__ = [
 
 VIEWS: Final = "views"
 READERS: Final = "leases"
-LIVE_PREFIX: Final = "live-"
-"""How the names of leases begin that servers leave for their live catalogs."""
 
 LEASED_AFTER_SECONDS: Final = 60.0
 """A read that is over by then needs no lease: an expired snapshot's files stay for ten minutes at least."""

@@ -39,6 +39,7 @@ from pyiceberg.typedef import Record
 from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
+from thermocline.iceberg.files import deleted_on_error
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID, live_entries, manifests_of, referenced_file
 
 if TYPE_CHECKING:
@@ -115,32 +116,36 @@ class SnapshotWriter:
 
         Raises:
             ForeignSnapshot: the table has no partition spec with a file's number of buckets.
-            OSError: a file can't be read or written. What was written until then stays in the folder.
+            OSError: a file can't be read or written. What was written until then is deleted.
         """
-        done = _Writing(self._io, f"{folder}/{snapshot_id}", snapshot_id, self._sequence_number)
-        manifests: list[ManifestFile] = []
-        first_row_id = self._next_row_id
-        for spec, added in self._by_spec((file.part, file) for file in over.added):
-            entries = [_entry(ManifestEntryStatus.ADDED, _data_file(file)) for file in added]
-            one = done.manifest(self._form(spec, ManifestContent.DATA), entries, first_row_id)
-            first_row_id += sum(file.rows for file in added)
-            manifests.append(one)
-        manifests += [one for one in self._manifests if one.content == ManifestContent.DATA]
-        for spec, deletes in self._by_spec(
-            (part, (path, part, one)) for path, (part, one) in over.deletes.items()
-        ):
-            entries = [_entry(ManifestEntryStatus.ADDED, _delete_file(*one)) for one in deletes]
-            manifests.append(done.manifest(self._form(spec, ManifestContent.DELETES), entries))
-        manifests += self._kept_deletes(done, over.deletes.keys())
-        path = done.manifest_list(self._version, self._below.snapshot_id, manifests)
+        with deleted_on_error(self._io) as begun:
+            done = _Writing(self._io, f"{folder}/{snapshot_id}", snapshot_id, self._sequence_number, begun)
+            manifests, rows = self._data_manifests(done, over.added)
+            manifests += self._delete_manifests(done, over.deletes)
+            path = done.manifest_list(self._version, self._below.snapshot_id, manifests)
         return WrittenSnapshot(
-            snapshot_id,
-            self._sequence_number,
-            path,
-            first_row_id - self._next_row_id,
-            tuple(done.written),
-            sum(done.written.values()),
+            snapshot_id, self._sequence_number, path, rows, tuple(done.written), sum(done.written.values())
         )
+
+    def _data_manifests(self, done: _Writing, added: Sequence[WrittenFile]) -> tuple[list[ManifestFile], int]:
+        """Those of ours, then those below; and how many rows of ours have new ids."""
+        manifests, rows = [], 0
+        for spec, files in self._by_spec((file.part, file) for file in added):
+            entries = [_entry(ManifestEntryStatus.ADDED, _data_file(file)) for file in files]
+            form = self._form(spec, ManifestContent.DATA)
+            manifests.append(done.manifest(form, entries, self._next_row_id + rows))
+            rows += sum(file.rows for file in files)
+        below = [one for one in self._manifests if one.content == ManifestContent.DATA]
+        return [*manifests, *below], rows
+
+    def _delete_manifests(
+        self, done: _Writing, deletes: Mapping[str, tuple[FileBucket, Deletes]]
+    ) -> Iterator[ManifestFile]:
+        """Those of ours, then those below without what ours take the place of."""
+        for spec, files in self._by_spec((part, (path, part, one)) for path, (part, one) in deletes.items()):
+            entries = [_entry(ManifestEntryStatus.ADDED, _delete_file(*one)) for one in files]
+            yield done.manifest(self._form(spec, ManifestContent.DELETES), entries)
+        yield from self._kept_deletes(done, deletes.keys())
 
     def _by_spec(self, files: Iterable[tuple[FileBucket, Any]]) -> Iterator[tuple[PartitionSpec, list[Any]]]:
         by_count: dict[int, list[Any]] = defaultdict(list)
@@ -222,8 +227,12 @@ class _Form:
 class _Writing:
     """The files of one snapshot, as they are written."""
 
-    def __init__(self, io: FileIO, stem: str, snapshot_id: int, sequence_number: int) -> None:
+    def __init__(
+        self, io: FileIO, stem: str, snapshot_id: int, sequence_number: int, begun: list[str]
+    ) -> None:
+        """``begun`` gets each path before its file is begun."""
         self.written: dict[str, int] = {}
+        self._begun = begun
         self._io = io
         self._stem = stem
         self._snapshot_id = snapshot_id
@@ -279,6 +288,7 @@ class _Writing:
 
     def _put(self, path: str, content: bytes) -> None:
         self.written[path] = len(content)
+        self._begun.append(path)
         with failstep("snapshot.write"), self._io.new_output(path).create() as sink:
             sink.write(content)
 

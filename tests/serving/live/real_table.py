@@ -1,4 +1,4 @@
-"""A world whose snapshots are those of a real Iceberg table: metadata, manifests and all, without a catalog."""
+"""A world whose snapshots are those of a real Iceberg table, with its metadata, without a catalog."""
 
 from __future__ import annotations
 

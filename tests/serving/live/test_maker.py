@@ -7,12 +7,14 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.manual_clock import ManualClock
 from tests.serving.conftest import PROFILES
-from tests.serving.live.real_table import TIMESTAMP_MS, RealTable, rows_of, table_of
+from tests.serving.live.real_table import FILES_SECONDS, TIMESTAMP_MS, RealTable, rows_of, table_of
 from thermocline.errors import NotReady, StorageFailed
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
@@ -167,6 +169,19 @@ def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
             maker.current()
     assert values(rows_of(table.world, table_of(table.world, before)))["hot"] == "now"
     assert values(rows_of(table.world, table_of(table.world, maker.current())))["hot"] == "later"
+
+
+def test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing(table: RealTable) -> None:
+    clock = ManualClock()
+    maker = table.maker(clock)
+    first = maker.current()
+    maker.tend()
+    clock.advance(FILES_SECONDS + 1)
+    maker.tend()
+    assert not any(Path(path.removeprefix("file://")).exists() for path in first.paths)
+    again = maker.current()
+    assert not set(again.paths) & set(first.paths)
+    assert values(rows_of(table.world, table_of(table.world, again)))["hot"] == "now"
 
 
 def test_a_table_that_does_not_have_the_snapshot_is_not_ready(

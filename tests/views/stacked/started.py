@@ -19,6 +19,8 @@ from thermocline.settings import ServingSettings, ViewsSettings, load_settings
 from thermocline.settings.model import TrinoEndpointSettings
 from thermocline.views.access import Names
 from thermocline.views.config import trino_files, write_files
+from thermocline.views.lake import lake_properties
+from thermocline.views.properties import rendered
 
 FORMATS = [
     replace(variant, format_version=2)
@@ -28,7 +30,17 @@ FORMATS = [
 """Other definitions than the stack's own: transactional with deletions, the key in the value, no key."""
 OF_TESTS = (
     *("busy", "scores", "newer", "aged", "widened", "spread", "rolled_back", "cut_off", "outlived", "killed"),
-    *("optimized", "split", "hot_typed", "hot_partial", "hot_shared", "hot_broken", "hot_compared"),
+    *(
+        "optimized",
+        "split",
+        "live_typed",
+        "live_busy",
+        "hot_typed",
+        "hot_partial",
+        "hot_shared",
+        "hot_broken",
+        "hot_compared",
+    ),
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
@@ -36,6 +48,8 @@ HOT_IN_TLS = "hot_in_tls"
 """Trino's catalog of a server's endpoint with TLS; without it is ``hot``."""
 HOT_OF_TWO = "hot_of_two"
 """And that of two servers."""
+LIVE_CATALOG = "live"
+"""Trino's catalog of a server's live tables."""
 CERTIFICATES = Path(__file__).parents[2] / "serving" / "trino" / "certificates"
 MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
@@ -72,6 +86,13 @@ def hot_addresses(stack: Stack) -> tuple[str, ...]:
     return tuple(f"{HOST}:{port}" for port in ports_of(folder, 3))
 
 
+def live_port(stack: Stack) -> int:
+    """Where Trino expects the server whose live tables it reads."""
+    folder = stack.folder / "live"
+    folder.mkdir(exist_ok=True)
+    return ports_of(folder, 1)[0]
+
+
 def _start_trino(stack: Stack) -> None:
     """As the stack does, knowing the tables of tests, too; and one server without and with TLS, and two."""
     assert stack.trino is not None
@@ -97,5 +118,12 @@ def _start_trino(stack: Stack) -> None:
         for name, one in zip((HOT_IN_TLS, HOT_OF_TWO), more, strict=True)
         for path in (f"catalog/{name}.properties",)
     }
+    own = lake_properties(stack.settings.catalog, LIVE_CATALOG).plain
+    store = {name: value for name, value in own.items() if not name.startswith("iceberg.")}
+    live = store | {
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": f"http://{HOST}:{live_port(stack)}/iceberg",
+    }
+    catalogs[f"catalog/{LIVE_CATALOG}.properties"] = rendered(live)
     write_files(replace(files, files={**files.files, **catalogs, rights: of_all}), stack.trino.configuration)
     stack.trino.start()
