@@ -196,17 +196,15 @@ def test_a_table_that_does_not_have_the_snapshot_is_not_ready(
 def test_deletes_of_the_snapshot_below_stay_but_for_those_that_ours_replace(
     table: RealTable, maker: SnapshotMaker
 ) -> None:
-    """Of one manifest of deletes, some data files get new ones and others keep theirs."""
+    """One manifest has deletes of a data file of each bucket; ours are of one of them."""
     world = table.world
-    for number in range(40):
-        produce(world, f"u{number}", "first", number % 3)
-    table.commit()
-    for number in range(40):
-        produce(world, f"u{number}", "second" if number % 2 else None, number % 3)
-    table.commit()
-    produce(world, "u1", "third", 1)
+    for users in (range(40), range(20)):
+        for number in users:
+            produce(world, f"u{number}", f"{users}")
+        table.commit()
+    produce(world, "u20", "third")
     world.tail()
     made = maker.current()
     found = values(rows_of(world, table_of(world, made)))
     assert found == values(world.rows())
-    assert found["u1"] == "third"
+    assert found["u20"] == "third"
