@@ -10,25 +10,21 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from tests.behaviour.live import wait_for
+from tests.behaviour.test_every_read_path import wait_for_server
 from tests.behaviour.topic import Topic
 from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.dev.workload import Workload, produce
 from thermocline.ingest.owner.owner import Owner
 from thermocline.rules.read_point import ReadPoint
 
-ROUNDS = 50
-ENABLED = """
-[serving.catalog]
-enabled = true
-min_interval_seconds = 0
-"""
+COMMITS = 5
+LOADS = 10
 
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack]) -> Stack:
-    made = new_stack("live_catalog", partitions=3, buckets=4)
-    made.config_path.write_text(made.config_path.read_text() + ENABLED)
-    return made
+    return new_stack("live_catalog", partitions=3, buckets=4, has_live_catalog=True)
 
 
 @pytest.fixture(scope="module")
@@ -70,17 +66,25 @@ def test_every_load_is_the_replay_of_the_log_to_its_read_point(
         target=produce, args=(config, TOPIC, workload, topic.oracle), kwargs={"rate": 200, "stop": stop}
     )
     producer.start()
-    loads = []
+    loads: list[tuple[ReadPoint, Any]] = []
+
+    def is_later() -> bool:
+        table = catalog.load_table(f"app.{TABLE}")
+        if loads and read_point_of(table).end == loads[-1][0].end:
+            return False
+        loads.append((read_point_of(table), rows_of(table)))
+        return True
+
     try:
-        for number in range(ROUNDS):
-            table = catalog.load_table(f"app.{TABLE}")
-            loads.append((read_point_of(table), rows_of(table)))
-            if number % 10 == 9:
-                owner.step()
+        for _ in range(COMMITS):
+            for _ in range(LOADS):
+                wait_for(is_later)
+            owner.step()
+            wait_for_server(stack, owner)
     finally:
         stop.set()
         producer.join()
     for point, rows in loads:
         expected = {key: row["value"] for key, row in topic.oracle.rows(point.end).items()}
         assert rows == expected, point
-    assert len({point.snapshot_id for point, _ in loads}) > 2
+    assert len({point.snapshot_id for point, _ in loads}) == COMMITS
