@@ -39,7 +39,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRestCatal
 
 @pytest.fixture(scope="module")
 def stack(new_stack: Callable[..., Stack], catalog: LocalRestCatalog) -> Stack:
-    return new_stack("lake", partitions=PARTITIONS, rest=catalog)
+    return new_stack("lake", partitions=PARTITIONS, rest=catalog, has_live_catalog=True)
 
 
 @pytest.fixture(scope="module")
