@@ -81,6 +81,7 @@ class SnapshotMaker:
         self._clock = clock
         self._min_interval_seconds = min_interval_seconds
         self._making = threading.Lock()
+        self._refreshing = threading.Lock()
         self._below: _Below | None = None
         self._overlay: Overlay | None = None
         self._made: Made | None = None
@@ -105,7 +106,8 @@ class SnapshotMaker:
 
     def refresh(self) -> None:
         """Move to the newest snapshot of the table. Reads files."""
-        self._served.refresh()
+        with self._refreshing:
+            self._served.refresh()
 
     def close(self) -> None:
         """Let go of the table."""
@@ -128,7 +130,7 @@ class SnapshotMaker:
 
     def _make(self) -> Made:
         begun_at = self._clock.monotonic()
-        held = self._served.reader.hold()
+        held = self._hold()
         try:
             return self._made_of(held, begun_at)
         except OSError as error:
@@ -137,6 +139,13 @@ class SnapshotMaker:
             raise StorageFailed(table=self.name, detail=first_line(error)) from error
         finally:
             held.view.__exit__(None, None, None)
+
+    def _hold(self) -> HeldView:
+        try:
+            return self._served.reader.hold()
+        except NotReady:
+            self.refresh()  # other processes of the server may have seen already what this one has not
+            return self._served.reader.hold()
 
     def _made_of(self, held: HeldView, begun_at: float) -> Made:
         below, overlay = self._below, self._overlay

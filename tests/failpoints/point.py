@@ -34,6 +34,7 @@ class Process(StrEnum):
     PUBLISHER = "publisher"  # of views: a thread of `ingest run`, or a command of its own
     TAILER = "tailer"
     API = "api"
+    LIVE = "live"  # makes the snapshots of the server's catalog
     COMMAND = "command"  # lookups and extracts without a server, `status`, and the server's parent
 
 

@@ -492,6 +492,14 @@ _LISTED: Final = (
         duckdb_fails,
         _READER,
     ),
+    Failpoint(
+        "snapshot.write",
+        _S,
+        "thermocline/iceberg/snapshot_writer.py",
+        "a manifest of the live catalog, or their list, is written",
+        disk_full,
+        (Process.LIVE,),
+    ),
 )
 
 POINTS: Final[Mapping[str, Failpoint]] = {point.name: point for point in _LISTED}

@@ -135,5 +135,5 @@ def rows_of(world: Any, table: Table, snapshot_id: int | None = None) -> dict[tu
 
 def _write_empty_list(io: Any, path: str, version: int) -> None:
     schemas = MANIFEST_LIST_FILE_SCHEMAS
-    with AvroOutputFile(io.new_output(path), schemas[version], "manifest_file", schemas[3], {}) as file:
+    with AvroOutputFile[Any](io.new_output(path), schemas[version], "manifest_file", schemas[3], {}) as file:
         file.write_block([])

@@ -6,12 +6,15 @@ import json
 import random
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.failpoints.arming import TEXT_VARIABLE
+from tests.failpoints.firing import arm_from
 from tests.manual_clock import ManualClock
 from tests.serving.conftest import PROFILES
 from tests.serving.live.real_table import FILES_SECONDS, TIMESTAMP_MS, RealTable, rows_of, table_of
@@ -153,22 +156,34 @@ def test_many_calls_at_once_are_answered_by_few_snapshots(table: RealTable) -> N
     assert len(set(found)) == 1  # nothing came meanwhile
 
 
+@pytest.mark.parametrize("action", ["error", "applied-then-error"])
+@pytest.mark.parametrize("point", ["data-file.write", "deletes.write", "snapshot.write"])
 def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
-    table: RealTable, maker: SnapshotMaker, monkeypatch: pytest.MonkeyPatch
+    table: RealTable, maker: SnapshotMaker, point: str, action: str
 ) -> None:
     before = maker.current()
-    produce(table.world, "hot", "later")
+    produce(table.world, "cold", "later")
     table.world.tail()
-    with monkeypatch.context() as patched:
-
-        def fail(*_: Any) -> None:
-            raise OSError(28, "No space left on device")
-
-        patched.setattr("thermocline.serving.live.maker.SnapshotWriter.write", fail)
-        with pytest.raises(StorageFailed, match="No space"):
+    arm_from({TEXT_VARIABLE: f"{point}={action}@1"})
+    try:
+        with pytest.raises(StorageFailed, match=point):
             maker.current()
-    assert values(rows_of(table.world, table_of(table.world, before)))["hot"] == "now"
-    assert values(rows_of(table.world, table_of(table.world, maker.current())))["hot"] == "later"
+    finally:
+        arm_from({})
+    assert values(rows_of(table.world, table_of(table.world, before)))["cold"] == "committed"
+    assert values(rows_of(table.world, table_of(table.world, maker.current())))["cold"] == "later"
+
+
+def test_what_is_read_for_the_first_time_is_read_at_the_first_call(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    """Goal: no engine is refused because this process is the last one to see the snapshot."""
+    world, _ = served(PROFILES, is_as_ingest=True)
+    with closing(
+        ServedTable(PROFILES, world.folder, world.published, world.clock, 5.0, open_io=lambda: world.io)
+    ) as unread:
+        made = RealTable(world, unread).maker(SystemClock()).current()
+    assert rows_of(world, table_of(world, made)) == {}
 
 
 def test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing(table: RealTable) -> None:

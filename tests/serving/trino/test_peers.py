@@ -18,11 +18,12 @@ from tests.serving.trino.trino_calls import Queries, Refused
 from thermocline.errors import ConfigInvalid
 from thermocline.process.clock import SystemClock
 from thermocline.rules.hot_columns import group_of, hot_table
+from thermocline.serving.store.layout import own_name
 from thermocline.serving.trino import pins as pins_module
 from thermocline.serving.trino.endpoint import Endpoint
 from thermocline.serving.trino.listener import Listener, tls_of
 from thermocline.serving.trino.peers import Peers, peers_of
-from thermocline.serving.trino.process import TrinoTable, own_name
+from thermocline.serving.trino.process import TrinoTable
 from thermocline.settings.model import TrinoEndpointSettings
 
 

@@ -118,8 +118,8 @@ def _start_trino(stack: Stack) -> None:
         for name, one in zip((HOT_IN_TLS, HOT_OF_TWO), more, strict=True)
         for path in (f"catalog/{name}.properties",)
     }
-    own = lake_properties(stack.settings.catalog, LIVE_CATALOG).plain
-    store = {name: value for name, value in own.items() if not name.startswith("iceberg.")}
+    of_lake = lake_properties(stack.settings.catalog, LIVE_CATALOG).plain
+    store = {name: value for name, value in of_lake.items() if not name.startswith("iceberg.")}
     live = store | {
         "iceberg.catalog.type": "rest",
         "iceberg.rest-catalog.uri": f"http://{HOST}:{live_port(stack)}/iceberg",
