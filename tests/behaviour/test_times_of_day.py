@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from tests.behaviour.live import wait_for
 from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.client import Client
@@ -124,6 +125,8 @@ def test_times_of_day_are_those_of_the_records_on_every_read_path(
         shops.ingest()
         assert {key: _looked_up(client, key, shops.read_after) for key in ROWS} == ROWS
         _check_reads(shops, capsys)
+        # Changes begin at the seam of a read point, so the server must have the commit.
+        wait_for(lambda: client.lookup(NAME, id="a").read_point.seam == {NAME: {0: shops.offset + 1}})
         with client.extract(NAME, read_after=shops.read_after) as extract:
             point = extract.read_point
 
