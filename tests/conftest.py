@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.brokers import Brokers
@@ -34,6 +35,10 @@ TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
 APART = ("tests/maintenance/test_crashes.py",)
 """Files with hundreds of slow tests, which all processes share."""
+
+
+settings.register_profile("thermocline", deadline=None, print_blob=True)  # a busy machine is no bug
+settings.load_profile("thermocline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
