@@ -127,7 +127,7 @@ LINES: Final[dict[str, Line]] = {
     "replay-joined-topic": Line("what a topic held before it joined was never read", NEVER, "ingest/replay/test_replay.py::test_a_partition_that_joined_later_must_be_there_from_its_start"),
     "replay-row-unexplained": Line("a row that the log does not explain is not overwritten", NEVER, "ingest/replay/test_replay.py::test_a_row_that_does_not_fit_the_log_is_no_proof_of_either"),
     "replay-newer-in-log": Line("a replay undoes no newer record, nor a deletion", NEVER, "ingest/replay/test_replay.py::test_a_newer_record_in_the_log_supersedes_whatever_it_was"),
-    "replay-quarantined-too": Line("a replay is not judged by a record that is in quarantine itself", NEVER, "ingest/replay/test_replay.py::test_a_replay_leaves_the_table_as_if_the_record_had_been_good_when_it_was_read"),
+    "replay-quarantined-too": Line("a replay is not judged by a record that is in quarantine itself", NEVER, "ingest/replay/test_replay.py::test_replays_of_one_key_leave_the_table_as_if_what_they_settle_had_been_good"),
     "replay-headers-unreadable": Line("a record whose headers can't be read is not replayed as if it had none", NEVER, "thermocline/test_headers.py::test_a_record_is_bad_for_its_headers_only_where_they_count"),
     "replay-compacted-times": Line("nor is decided by times that compaction may have taken", NEVER, "ingest/replay/test_replay.py::test_between_partitions_of_a_compacted_log_times_count_only_where_none_was_dropped"),
     "replay-folded": Line("a replay loses against a record of its batch that the fold prefers", ALWAYS, "ingest/replay/test_replay.py::test_a_record_of_another_partition_counts_by_its_batch_and_then_by_its_time"),
