@@ -388,7 +388,7 @@ LINES: Final[dict[str, Line]] = {
     "debezium-unavailable": Line("a value that a change event leaves out is not taken for a text", ALWAYS, "thermocline/test_debezium.py::test_a_value_that_the_event_leaves_out_is_not_taken_for_a_text"),
     "delete-rule": Line("a record that says so deletes its row", ("op in rule.values", "False"), "docs/test_formats.py"),
     "a-delete-needs-no-row": Line("a delete is not bad for what it doesn't count for", ALWAYS, "thermocline/test_debezium.py::test_a_delete_is_bad_for_a_column_of_its_event_only_where_that_orders_it"),
-    "empty-key": Line("a missing key is none, and so is an empty one that can't be a text or bytes", NEVER, "thermocline/test_decode.py::test_a_plain_key_that_is_none_spoils_only_its_record"),
+    "empty-key": Line("a missing key is none, and so is an empty one that can't be a text or bytes", NEVER, "thermocline/test_decode.py::test_an_empty_key_is_one_where_it_can_be"),
     "avro-empty-body": Line("a body without bytes whose schema a header names is a row, and deletes nothing", ("return last_header(headers_of(index), VALUE_HEADER) is not None", "return False"), "thermocline/test_avro.py::test_a_body_without_bytes_is_a_row_where_a_header_names_its_schema_and_else_deletes"),
     "avro-whole-record": Line("what follows an Avro record's end is no part of it, and shows that it is none", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),
     "avro-negative-length": Line("a length that is negative is none", DROP, "thermocline/test_avro.py::test_a_record_decodes_by_the_record_rule"),
