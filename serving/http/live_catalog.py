@@ -125,8 +125,13 @@ async def tables(worker: OfWorker, caller: Asking, wanted: Namespace) -> Respons
     return _json({"identifiers": [{"namespace": wanted, "name": name} for name in sorted(names)]})
 
 
-async def _table(worker: OfWorker, caller: Asking, wanted: Namespace, table: str) -> ServedTable:
-    """The one that the path names."""
+async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -> ServedTable:
+    """The one that the path names.
+
+    Without its namespace, too, it is the table that is missing: then Iceberg's library asks for the table
+    whose metadata is meant, as in ``app.profiles.snapshots``.
+    """
+    wanted = tuple(namespace.split(_SEPARATOR))
     for name, served in _permitted(worker.tables, caller):
         if name == wanted and _identifier(served)[-1] == table:
             caller.check_sees_all(served.name, "read the files of it")

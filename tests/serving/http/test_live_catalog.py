@@ -93,6 +93,8 @@ def test_whether_a_table_exists_is_told_without_making_a_snapshot(live: SimpleNa
 def test_what_there_is_not_is_an_error_of_the_specification(live: SimpleNamespace) -> None:
     get = live.client.get
     assert error_of(get(f"{TABLE}s")) == (404, "NoSuchTableException")
+    of_metadata = "/iceberg/v1/namespaces/app%1Fprofiles/tables/snapshots"
+    assert error_of(get(of_metadata)) == (404, "NoSuchTableException")
     assert error_of(get("/iceberg/v1/namespaces/other/tables")) == (404, "NoSuchNamespaceException")
     assert error_of(get("/iceberg/v1/namespaces?parent=other")) == (404, "NoSuchNamespaceException")
     assert error_of(get("/iceberg/v1/namespaces/app/views")) == (404, "NoSuchEndpointException")
@@ -135,7 +137,7 @@ def test_an_error_of_ours_names_its_code_and_the_next_step(live: SimpleNamespace
 def test_a_caller_sees_only_tables_that_are_granted_and_whole(live: SimpleNamespace) -> None:
     live.callers[0] = Caller("somebody", grants={})
     assert live.client.get("/iceberg/v1/namespaces").json() == {"namespaces": []}
-    assert error_of(live.client.get(TABLE)) == (404, "NoSuchNamespaceException")
+    assert error_of(live.client.get(TABLE)) == (404, "NoSuchTableException")
     granted = {"profiles": frozenset({Action.READ})}
     live.callers[0] = Caller("somebody", grants=granted, scopes={"profiles": "app_id = 7"})
     assert error_of(live.client.get(TABLE)) == (403, "ForbiddenException")  # the files have all rows
