@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.files import delete_files, listed_folder
-from thermocline.iceberg.leases import write_lease
+from thermocline.iceberg.leases import read_lease, write_lease
 from thermocline.iceberg.live_files import live_folder, live_lease
 from thermocline.serving.store import measures
 
@@ -89,14 +89,25 @@ class KeptFiles:
             del self._named_at[path]
         return taken
 
-    def remove(self, paths: Iterable[str]) -> None:
-        """Delete files that were taken, as well as can be. For any thread."""
+    def remove(self, paths: Sequence[str]) -> None:
+        """Delete files that were taken; those that can't be now, later. For any thread."""
         removed = delete_files(self._io, paths)  # safety: live-files-age
+        if removed < len(paths):
+            self._is_listed = False
         measures.LIVE_FILES_REMOVED.labels(self._name).inc(removed)
 
     def _lease(self, below: int, until: float) -> None:
         now, now_ms = self._clock.monotonic(), self._clock.now_ms()
-        wanted = {id_: at for id_, at in self._leased_until.items() if at > now} | {below: until}
+        before = self._leased_until or self._leased_before(now, now_ms)
+        wanted = {id_: at for id_, at in before.items() if at > now} | {below: until}
         snapshots = {str(id_): now_ms + int(1000 * (at - now)) for id_, at in wanted.items()}
         write_lease(self._io, self._lease_path, self._holder, snapshots)
         self._leased_until = wanted
+
+    def _leased_before(self, now: float, now_ms: int) -> dict[int, float]:
+        """What an earlier process of this server leased: its queries may go on."""
+        try:
+            found = read_lease(self._io, self._lease_path)
+        except (FileNotFoundError, ValueError):  # a damaged one says nothing
+            return {}
+        return {int(id_): now + (until_ms - now_ms) / 1000 for id_, until_ms in found.items()}

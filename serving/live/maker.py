@@ -101,7 +101,10 @@ class SnapshotMaker:
             if made is None or made.begun_at < asked_at - self._min_interval_seconds:
                 made = self._made = self._make()
             assert self._files is not None
-            self._files.name(made.paths, made.read_point.snapshot_id)
+            try:
+                self._files.name(made.paths, made.read_point.snapshot_id)
+            except OSError as error:
+                raise self._failed(error) from error
             return made
 
     def refresh(self) -> None:
@@ -134,11 +137,14 @@ class SnapshotMaker:
         try:
             return self._made_of(held, begun_at)
         except OSError as error:
-            # What a catalog granted of the store may have ended: the next call asks for the table again.
-            self._below = self._overlay = None
-            raise StorageFailed(table=self.name, detail=first_line(error)) from error
+            raise self._failed(error) from error
         finally:
             held.view.__exit__(None, None, None)
+
+    def _failed(self, error: OSError) -> StorageFailed:
+        # What a catalog granted of the store may have ended: the next call asks for the table again.
+        self._below = self._overlay = None
+        return StorageFailed(table=self.name, detail=first_line(error))
 
     def _hold(self) -> HeldView:
         try:

@@ -49,5 +49,5 @@ def forget_live_files(io: FileIO, location: str, now_ms: int, before_ms: int) ->
         with suppress(FileNotFoundError):
             lease = read_lease(io, live_lease(location, server))
         if max(lease.values(), default=0) < now_ms:  # safety: live-folder-in-use
-            deleted += delete_files(io, [*paths, live_lease(location, server)])
+            deleted += delete_files(io, paths)  # not the lease, which a server that goes on may write now
     return deleted

@@ -135,3 +135,29 @@ def test_a_lease_that_can_not_be_written_is_an_error_before_anything_is_named(
     monkeypatch.setattr("thermocline.serving.live.kept_files.write_lease", fail)
     with pytest.raises(OSError, match="No space"):
         new_files().name([], below=5)
+
+
+def test_what_a_process_leased_before_a_restart_stays_leased(
+    table: Table, new_files: Callable[..., KeptFiles], clock: ManualClock
+) -> None:
+    new_files().name([], below=5)
+    clock.advance(FILES_SECONDS / 2)
+    new_files().name([], below=6)
+    assert leased_snapshots(table.io, table.location(), clock.now_ms()) == {5, 6}
+    clock.advance(FILES_SECONDS)
+    assert leased_snapshots(table.io, table.location(), clock.now_ms()) == {6}
+
+
+def test_what_could_not_be_removed_is_found_again(
+    new_files: Callable[..., KeptFiles], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = new_files()
+    path = made(files, "rows.parquet")
+    clock.advance(FILES_SECONDS + 1)
+    with monkeypatch.context() as patched:
+        patched.setattr("thermocline.serving.live.kept_files.delete_files", lambda *_: 0)
+        assert removed(files) == 1
+    assert removed(files) == 0  # found, and as if it were named now
+    clock.advance(FILES_SECONDS + 1)
+    assert removed(files) == 1
+    assert not place_of(path).exists()

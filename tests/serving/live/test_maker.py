@@ -174,6 +174,26 @@ def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
     assert values(rows_of(table.world, table_of(table.world, maker.current())))["cold"] == "later"
 
 
+def test_a_lease_that_can_not_be_written_fails_as_the_store_does_and_the_table_is_asked_for_again(
+    table: RealTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    maker = table.maker(clock)
+    before = maker.current()
+    clock.advance(2 * FILES_SECONDS)
+    with monkeypatch.context() as patched:
+
+        def fail(*_: Any) -> None:
+            raise OSError("the access has ended")
+
+        patched.setattr("thermocline.serving.live.kept_files.write_lease", fail)
+        with pytest.raises(StorageFailed, match="the access has ended"):
+            maker.current()
+    again = maker.current()
+    assert again.read_point == before.read_point
+    assert rows_of(table.world, table_of(table.world, again)) == table.world.rows()
+
+
 def test_what_is_read_for_the_first_time_is_read_at_the_first_call(
     served: Callable[..., tuple[Any, ServedTable]],
 ) -> None:
