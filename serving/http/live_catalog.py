@@ -6,16 +6,18 @@ Source: the Iceberg REST catalog specification (open-api/rest-catalog-open-api.y
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from thermocline.errors import ThermoclineError
+from thermocline.rules.read_point import HEADER as READ_AFTER
 from thermocline.serving.http.dependencies import Asking, OfWorker
 from thermocline.serving.http.problems import IS_HEAD
+from thermocline.serving.live.channel import Asked
 from thermocline.serving.read.caller import Action
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ JSON: Final = "application/json"
 NOT_MODIFIED: Final = 304
 _SEPARATOR: Final = "\x1f"
 """Between the parts of a namespace in a path."""
+_AGAIN: Final = "@"
+"""Between a table's name and that of an earlier load."""
 _NAMESPACE: Final = "/v1/{prefix}/namespaces/{namespace}"
 _ENDPOINTS: Final = (
     "GET /v1/{prefix}/namespaces",
@@ -43,12 +47,14 @@ _READ_ONLY: Final = (
     "live tables are read-only: write to the topic that feeds the table, or to the table in its own catalog"
 )
 _TYPES: Final = {
-    401: "NotAuthorizedException",
-    403: "ForbiddenException",
-    404: "NoSuchTableException",
-    503: "ServiceUnavailableException",
+    401: (401, "NotAuthorizedException"),
+    403: (403, "ForbiddenException"),
+    404: (404, "NoSuchTableException"),
+    410: (404, "NoSuchTableException"),
+    422: (400, "BadRequestException"),
+    503: (503, "ServiceUnavailableException"),
 }
-"""By status, what Iceberg's libraries call it."""
+"""By status of ours, what Iceberg's libraries know."""
 
 
 class _Refused(Exception):
@@ -72,9 +78,9 @@ class _CatalogRoute(APIRoute):
             except _Refused as refused:
                 return _error(refused.status, refused.kind, refused.message)
             except ThermoclineError as error:
-                kind = _TYPES.get(error.status, "InternalServerError")
+                status, kind = _TYPES.get(error.status, (error.status, "InternalServerError"))
                 next_steps = f" Next: {error.next}" if error.next else ""
-                return _error(error.status, kind, f"[{error.code}] {error.what}{next_steps}")
+                return _error(status, kind, f"[{error.code}] {error.what}{next_steps}")
 
         return handle
 
@@ -84,8 +90,12 @@ live_catalog = APIRouter(prefix=PREFIX, route_class=_CatalogRoute, include_in_sc
 
 @live_catalog.get("/v1/config")
 async def config() -> Response:
-    """What there is, and nothing to be set."""
-    return _json({"defaults": {}, "overrides": {}, "endpoints": _ENDPOINTS})
+    """What there is; and that engines ask for all snapshots.
+
+    With those alone that names refer to, Iceberg's library asks for the others later, is told of the next
+    load, and fails since the snapshot that it knows is not among them.
+    """
+    return _json({"defaults": {}, "overrides": {"snapshot-loading-mode": "all"}, "endpoints": _ENDPOINTS})
 
 
 @live_catalog.get("/v1/namespaces")
@@ -125,42 +135,50 @@ async def tables(worker: OfWorker, caller: Asking, wanted: Namespace) -> Respons
     return _json({"identifiers": [{"namespace": wanted, "name": name} for name in sorted(names)]})
 
 
-async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -> ServedTable:
+class _Table(NamedTuple):
+    """A table as the path names it: now, or as an earlier ``load`` had it."""
+
+    served: ServedTable
+    load: str
+
+
+async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -> _Table:
     """The one that the path names.
 
     Without its namespace, too, it is the table that is missing: then Iceberg's library asks for the table
     whose metadata is meant, as in ``app.profiles.snapshots``.
     """
     wanted = tuple(namespace.split(_SEPARATOR))
+    own_name, _, load = table.partition(_AGAIN)
     for name, served in _permitted(worker.tables, caller):
-        if name == wanted and _identifier(served)[-1] == table:
+        if name == wanted and _identifier(served)[-1] == own_name:
             caller.check_sees_all(served.name, "read the files of it")
-            return served
-    raise _Refused(404, "NoSuchTableException", f"Table does not exist: {'.'.join((*wanted, table))}")
+            return _Table(served, load)
+    raise _no_table(wanted, table)
 
 
-LiveTable = Annotated["ServedTable", Depends(_table)]
+LiveTable = Annotated[_Table, Depends(_table)]
 
 
 @live_catalog.get("/v1/namespaces/{namespace}/tables/{table}")
 async def load(
     request: Request,
     worker: OfWorker,
-    served: LiveTable,
-    snapshots: Annotated[Literal["all", "refs"], Query()] = "all",
+    table: LiveTable,
     if_none_match: Annotated[str, Header()] = "",
+    read_after: Annotated[str | None, Header(alias=READ_AFTER)] = None,
 ) -> Response:
-    """A table as of now."""
-    served.check_exists()
+    """A table as of now, or as an earlier load had it."""
+    table.served.check_exists()
     if IS_HEAD in request.scope:
         return Response(status_code=204)
     assert worker.live is not None
-    made = await worker.live.current(served.name)
-    tag = f'"{made.snapshot_id}-{snapshots}"'
+    wanted = {} if table.load else await worker.read_after(table.served.reader, read_after)
+    loaded = await worker.live.ask(Asked(table.served.name, wanted, table.load))
+    tag = f'"{loaded.name}"'
     if tag in (one.strip() for one in if_none_match.split(",")):
         return Response(status_code=NOT_MODIFIED, headers={"ETag": tag})
-    body = made.with_all if snapshots == "all" else made.with_refs
-    return Response(body, headers={"ETag": tag}, media_type=JSON)
+    return Response(loaded.answer, headers={"ETag": tag}, media_type=JSON)
 
 
 @live_catalog.post("/v1/namespaces/{namespace}/tables/{table}/metrics")
@@ -190,6 +208,10 @@ def _identifier(table: ServedTable) -> tuple[str, ...]:
 
 def _no_namespace(wanted: tuple[str, ...]) -> _Refused:
     return _Refused(404, "NoSuchNamespaceException", f"Namespace does not exist: {'.'.join(wanted)}")
+
+
+def _no_table(namespace: tuple[str, ...], table: str) -> _Refused:
+    return _Refused(404, "NoSuchTableException", f"Table does not exist: {'.'.join((*namespace, table))}")
 
 
 def _json(content: Any) -> Response:

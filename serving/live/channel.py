@@ -1,7 +1,7 @@
 """The way from an API worker to the one process that makes snapshots: a socket in a folder of the server's.
 
-A message is the number of its bytes (8, big-endian) and these: first the table's name in UTF-8, then what
-comes back, pickled, since both ends are processes of one server, and nobody else can open the socket.
+A message is the number of its bytes (8, big-endian) and these, pickled, since both ends are processes of one
+server, and nobody else can open the socket: first what is asked for, then what comes back.
 """
 
 from __future__ import annotations
@@ -11,23 +11,30 @@ import logging
 import pickle
 import socketserver
 from struct import Struct
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from thermocline.errors import InternalError, NotReady, ThermoclineError
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from thermocline.serving.live.maker import Made
+    from thermocline.serving.live.maker import Loaded
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Listening", "LiveChannel"]
+__all__ = ["Asked", "Listening", "LiveChannel"]
 
 _LENGTH: Final = Struct(">Q")
-_NAME_BYTES_MAX: Final = 1_024
+
+
+class Asked(NamedTuple):
+    """A table as of now, with the records ``wanted`` as `SnapshotMaker` has them; or an earlier ``load``."""
+
+    table: str
+    wanted: Mapping[tuple[str, int], int]
+    load: str = ""
 
 
 class LiveChannel:
@@ -36,24 +43,23 @@ class LiveChannel:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def current(self, table: str) -> Made:
-        """A table as of now. Raises what `SnapshotMaker.current` raises; `NotReady` where nobody answers."""
+    async def ask(self, asked: Asked) -> Loaded:
+        """What a load is told. Raises what `SnapshotMaker` raises; `NotReady` where nobody answers."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path)
             try:
-                name = table.encode()
-                writer.write(_LENGTH.pack(len(name)) + name)
+                writer.write(_framed(asked))
                 (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
                 content = await reader.readexactly(length)
             finally:
                 writer.close()
         except (OSError, asyncio.IncompleteReadError) as error:
             detail = "the process that makes its snapshots is being started again"
-            raise NotReady(table=table, detail=detail) from error
+            raise NotReady(table=asked.table, detail=detail) from error
         answer = pickle.loads(content)  # noqa: S301  # of a process of this server
         if isinstance(answer, ThermoclineError):
             raise answer
-        return cast("Made", answer)
+        return cast("Loaded", answer)
 
 
 class Listening(socketserver.ThreadingUnixStreamServer):
@@ -62,11 +68,11 @@ class Listening(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, path: Path, current: Callable[[str], Made]) -> None:
-        """``current`` gives a table's snapshot, or raises."""
+    def __init__(self, path: Path, answer: Callable[[Asked], Loaded]) -> None:
+        """``answer`` gives what a load is told, or raises."""
         path.unlink(missing_ok=True)  # of a process that died
         super().__init__(str(path), _Call)
-        self.current = current
+        self.answer = answer
 
 
 class _Call(socketserver.StreamRequestHandler):
@@ -75,14 +81,18 @@ class _Call(socketserver.StreamRequestHandler):
         if len(header) < _LENGTH.size:
             return
         (length,) = _LENGTH.unpack(header)
-        name = self.rfile.read(min(length, _NAME_BYTES_MAX)).decode()
-        answer: Made | ThermoclineError
+        asked: Asked = pickle.loads(self.rfile.read(length))  # noqa: S301  # of a process of this server
+        answer: Loaded | ThermoclineError
         try:
-            answer = cast("Listening", self.server).current(name)
+            answer = cast("Listening", self.server).answer(asked)
         except ThermoclineError as error:
             answer = error
         except Exception as error:  # whatever it is, the caller is told, and the next one served
-            log.exception("snapshot not made", extra=fields(table=name))
-            answer = InternalError.of(error, f"making a snapshot of {name}")
-        content = pickle.dumps(answer)
-        self.wfile.write(_LENGTH.pack(len(content)) + content)
+            log.exception("snapshot not made", extra=fields(table=asked.table))
+            answer = InternalError.of(error, f"making a snapshot of {asked.table}")
+        self.wfile.write(_framed(answer))
+
+
+def _framed(message: Any) -> bytes:
+    content = pickle.dumps(message)
+    return _LENGTH.pack(len(content)) + content

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,10 @@ REMOVED_AT_ONCE: Final = 1_000
 
 
 class KeptFiles:
-    """The files of one table's snapshots in this server's folder. For one thread, but for `remove`."""
+    """The files of one table's snapshots in this server's folder.
+
+    For one thread at a time, but for `look` and `remove`, which ask the store.
+    """
 
     def __init__(self, table: Table, name: str, server: str, clock: Clock, files_seconds: float) -> None:
         """``name`` is what the configuration calls the table, ``server`` tells this server from others."""
@@ -39,13 +42,19 @@ class KeptFiles:
         self._location = table.location()
         self._name = name
         self._clock = clock
-        self._files_seconds = files_seconds
+        self.server = server
+        self.files_seconds = files_seconds
         self.folder = live_folder(self._location, server)
         self._lease_path = live_lease(self._location, server)
         self._holder = {"reader": f"live catalog of process {os.getpid()} on {socket.gethostname()}"}
         self._leased_until: dict[int, float] = {}  # by the id of the snapshot below, by the monotonic clock
         self._named_at: dict[str, float] = {}
-        self._is_listed = False
+        self._left_behind: Sequence[str] | None = None  # None before it was looked for
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there are files left to be removed, as far as it is known."""
+        return self._left_behind is None or bool(self._named_at)
 
     def go_on_in(self, table: Table) -> bool:
         """Reach the files as the catalog grants it by now; False where the table is elsewhere."""
@@ -60,30 +69,35 @@ class KeptFiles:
         Raises `OSError` where the lease can't be written.
         """
         now = self._clock.monotonic()
-        until = now + self._files_seconds
+        until = now + self.files_seconds
         if self._leased_until.get(below, 0.0) <= until:  # safety: live-leased-before-named
             self._lease(below, until + RENEWED_AHEAD_SECONDS)
         self._named_at.update(dict.fromkeys(paths, now))
 
-    def count(self, written: Sequence[str]) -> None:
+    def count(self, written: Collection[str]) -> None:
         """Take up files that were written; where no snapshot comes to name one, it goes, too."""
         now = self._clock.monotonic()
         for path in written:
             self._named_at.setdefault(path, now)
         measures.LIVE_FILES_WRITTEN.labels(self._name).inc(len(written))
 
+    def look(self) -> None:
+        """Find what an earlier process of this server left. Raises `OSError`. For any thread."""
+        if self._left_behind is None:
+            found = listed_folder(self._io, self.folder, is_recursive=True)
+            self._left_behind = [file.path for file in found]
+
     def take_old(self) -> list[str]:
         """The files that were last named too long ago, at most `REMOVED_AT_ONCE`; they are not kept any more.
 
-        What an earlier process of this server left is taken for named when this one first looks. Raises
-        `OSError`.
+        What was left behind is taken for named when this is first told of it.
         """
         now = self._clock.monotonic()
-        if not self._is_listed:
-            for file in listed_folder(self._io, self.folder, is_recursive=True):
-                self._named_at.setdefault(file.path, now)  # safety: live-left-behind
-            self._is_listed = True
-        old = (path for path, at in self._named_at.items() if at + self._files_seconds < now)
+        if self._left_behind:
+            for path in self._left_behind:
+                self._named_at.setdefault(path, now)  # safety: live-left-behind
+            self._left_behind = ()
+        old = (path for path, at in self._named_at.items() if at + self.files_seconds < now)
         taken = list(islice(old, REMOVED_AT_ONCE))
         for path in taken:
             del self._named_at[path]
@@ -93,7 +107,7 @@ class KeptFiles:
         """Delete files that were taken; those that can't be now, later. For any thread."""
         removed = delete_files(self._io, paths)  # safety: live-files-age
         if removed < len(paths):
-            self._is_listed = False
+            self._left_behind = None
         measures.LIVE_FILES_REMOVED.labels(self._name).inc(removed)
 
     def _lease(self, below: int, until: float) -> None:

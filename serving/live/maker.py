@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from thermocline.errors import NotReady, StorageFailed, first_line
-from thermocline.iceberg.snapshot_writer import SnapshotWriter
-from thermocline.serving.live.metadata import live_metadata, table_metadata
-from thermocline.serving.live.overlay import Overlay
+from thermocline.errors import NotReady, ReadPointGone, StorageFailed, first_line
+from thermocline.iceberg.files import read_file
+from thermocline.iceberg.live_files import live_folder
+from thermocline.iceberg.snapshot_writer import SnapshotWriter, write_files
+from thermocline.rules.read_point import includes
+from thermocline.serving.live.metadata import LOAD, LOAD_UNTIL, live_metadata, table_metadata
+from thermocline.serving.live.overlay import NewRecords, Overlay
 from thermocline.serving.store import measures
 
 if TYPE_CHECKING:
@@ -26,36 +31,76 @@ if TYPE_CHECKING:
     from thermocline.serving.read.look import HeldView
     from thermocline.serving.read.tables import ServedTable
 
-__all__ = ["Made", "SnapshotMaker"]
+__all__ = ["Intervals", "Loaded", "Made", "SnapshotMaker"]
 
 _ID_BITS: Final = 62
 """Of a snapshot's random number, which is positive as Iceberg's own are."""
+_TOKEN_BYTES: Final = 8
+_LOAD: Final = re.compile(r"([a-z0-9]{1,64})-([0-9a-f]{16})", re.ASCII)
+_LOOKS_MAX: Final = 10
+"""The snapshot below is replaced while one looks at it once in a while; ten times is another fault."""
+_HOUR_SECONDS: Final = 3_600.0
+
+
+class Loaded(NamedTuple):
+    """What whoever loads a table is told, as JSON. Each load has another ``name``."""
+
+    name: str
+    answer: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A snapshot of a table as of now; ``with_all`` and ``with_refs`` are its metadata as JSON.
+    """A snapshot of a table as of now; ``begun_at``, of the monotonic clock: it holds all read until then.
 
-    ``begun_at`` is of the monotonic clock: it holds all that had been read by then.
+    ``paths`` are its files, the metadata's included; ``written`` says how many of them are new.
     """
 
+    loaded: Loaded
     snapshot_id: int
     read_point: ReadPoint
-    with_all: bytes
-    with_refs: bytes
     paths: tuple[str, ...]
+    written: int
     begun_at: float
 
 
 @dataclass(frozen=True, slots=True)
+class Intervals:
+    """How old a snapshot may be that a call gets: ``min_seconds``, and longer where it writes much.
+
+    ``files_per_hour_max``: the files that may be written for a table; None without a bound.
+    """
+
+    min_seconds: float = 0.0
+    files_per_hour_max: int | None = None
+
+    def seconds_after(self, made: Made) -> float:
+        """For how long a snapshot is given again."""
+        if self.files_per_hour_max is None:
+            return self.min_seconds
+        # safety: live-files-per-hour
+        return max(self.min_seconds, made.written * _HOUR_SECONDS / self.files_per_hour_max)
+
+
+@dataclass(frozen=True, slots=True)
 class _Below:
-    """The table's own snapshot, and what writes others over it."""
+    """The table's own snapshot, and what makes others over it."""
 
     index: ColdIndex
     metadata: Mapping[str, Any]
     snapshot: Snapshot
     writer: SnapshotWriter
     table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one view of the hot tier holds beyond the last overlay, and the snapshot below."""
+
+    below: _Below
+    overlay: Overlay
+    new: NewRecords
+    read_point: ReadPoint
 
 
 class SnapshotMaker:
@@ -67,45 +112,83 @@ class SnapshotMaker:
         open_table: Callable[[], Table],
         files: Callable[[Table], KeptFiles],
         clock: Clock,
-        min_interval_seconds: float,
+        intervals: Intervals,
+        stale_after_seconds: float,
     ) -> None:
         """``open_table`` asks the catalog, ``files`` makes what keeps the files of a table.
 
-        A call gets a snapshot that is not older than ``min_interval_seconds``.
+        Nothing is made of hot rows that are behind the log by more than ``stale_after_seconds``.
         """
         self.name = served.name
         self._served = served
         self._open_table = open_table
         self._files_of = files
         self._files: KeptFiles | None = None
+        self._former: list[KeptFiles] = []  # of where the table was before
         self._clock = clock
-        self._min_interval_seconds = min_interval_seconds
+        self._intervals = intervals
+        self._stale_after_seconds = stale_after_seconds
         self._making = threading.Lock()
         self._refreshing = threading.Lock()
         self._below: _Below | None = None
         self._overlay: Overlay | None = None
         self._made: Made | None = None
 
-    def current(self) -> Made:
-        """The table as of now, or of `min_interval_seconds` ago at most. Its files are kept from now on.
+    def current(self, wanted: Mapping[tuple[str, int], int] = {}) -> Made:  # never changed
+        """The table as of now, or a little before: see `Intervals`. Its files are kept from now on.
+
+        It includes the records ``wanted``, by (topic, partition) the last offset.
 
         Raises:
-            NotReady: as a lookup; or the snapshot below is not in the catalog's table any more.
+            NotReady: as a lookup; the hot rows are stale, or do not reach the records wanted; or the snapshot
+                below is not in the catalog's table any more.
             StorageFailed: the store, or a disk, fails.
             CatalogUnreachable, TableMissing: the table can't be loaded.
         """
         asked_at = self._clock.monotonic()
         with self._making:
             made = self._made
-            # safety: live-shared
-            if made is None or made.begun_at < asked_at - self._min_interval_seconds:
+            if (
+                made is None
+                or not self._is_young(made, asked_at)
+                or not includes(made.read_point.end, wanted)
+            ):
                 made = self._made = self._make()
+            if not includes(made.read_point.end, wanted):  # safety: live-reads-after
+                raise NotReady(table=self.name, detail="it does not reach the records asked for yet")
             assert self._files is not None
             try:
                 self._files.name(made.paths, made.read_point.snapshot_id)
             except OSError as error:
                 raise self._failed(error) from error
             return made
+
+    def again(self, load: str) -> Loaded:
+        """What an earlier load was told, of this server or another one.
+
+        Half of the time for which its files stay, it can be loaded so, and is read until they go.
+
+        Raises:
+            ReadPointGone: there is none of that name, or it was made too long ago.
+            StorageFailed: the store fails.
+            CatalogUnreachable, TableMissing: the table can't be loaded.
+        """
+        match = _LOAD.fullmatch(load)
+        if match is None:
+            raise self._gone(load)
+        below = self._below
+        table = below.table if below is not None else self._open_table()
+        location = _metadata_location(live_folder(table.location(), match[1]), match[2])
+        try:
+            content = read_file(table.io, location)
+        except FileNotFoundError as error:
+            raise self._gone(load) from error
+        except OSError as error:
+            raise self._failed(error) from error
+        until_ms = int(json.loads(content)["properties"][LOAD_UNTIL])
+        if self._clock.now_ms() > until_ms:  # safety: live-load-until
+            raise self._gone(load)
+        return Loaded(load, _answer(location, content))
 
     def refresh(self) -> None:
         """Move to the newest snapshot of the table. Reads files."""
@@ -121,66 +204,94 @@ class SnapshotMaker:
 
         Where the last snapshot's own files go, since nobody asked for so long, the next is made from nothing.
         """
-        with self._making:
-            files = self._files
-            if files is None:
-                return
-            old = files.take_old()
-            # safety: live-begun-again
-            if self._made is not None and not set(old).isdisjoint(self._made.paths):
-                self._below = self._overlay = self._made = None
-        files.remove(old)
+        for files in [*self._former, *([] if self._files is None else [self._files])]:
+            files.look()
+            with self._making:
+                old = files.take_old()
+                # safety: live-begun-again
+                if self._made is not None and not set(old).isdisjoint(self._made.paths):
+                    self._below = self._overlay = self._made = None
+                self._former = [one for one in self._former if one.has_any]
+            files.remove(old)
+
+    def _is_young(self, made: Made, asked_at: float) -> bool:
+        # safety: live-shared
+        return made.begun_at >= asked_at - self._intervals.seconds_after(made)
 
     def _make(self) -> Made:
         begun_at = self._clock.monotonic()
-        held = self._hold()
         try:
-            return self._made_of(held, begun_at)
+            seen = self._seen()
+            last = self._made
+            if last is not None and last.read_point == seen.read_point:
+                return replace(last, written=0, begun_at=begun_at)
+            return self._made_of(seen, begun_at)
         except OSError as error:
             raise self._failed(error) from error
-        finally:
-            held.view.__exit__(None, None, None)
 
     def _failed(self, error: OSError) -> StorageFailed:
         # What a catalog granted of the store may have ended: the next call asks for the table again.
         self._below = self._overlay = None
         return StorageFailed(table=self.name, detail=first_line(error))
 
-    def _hold(self) -> HeldView:
+    def _gone(self, load: str) -> ReadPointGone:
+        return ReadPointGone(table=self.name, detail=f'there is no load "{load}", or its files go soon')
+
+    def _seen(self) -> _Seen:
+        """What is there now. The hot tier is held only while it is read."""
+        for _ in range(_LOOKS_MAX):
+            with self._held() as held:
+                index, below, overlay = held.index, self._below, self._overlay
+                if below is not None and overlay is not None and below.index is index:
+                    return _Seen(below, overlay, overlay.new_records(held.view), held.read_point)
+            self._below, self._overlay = self._begun(index), Overlay.of(index)
+        raise NotReady(table=self.name, detail="its snapshots are replaced faster than they are read")
+
+    @contextmanager
+    def _held(self) -> Iterator[HeldView]:
         try:
-            return self._served.reader.hold()
+            held = self._served.reader.hold()
         except NotReady:
             self.refresh()  # other processes of the server may have seen already what this one has not
-            return self._served.reader.hold()
+            held = self._served.reader.hold()
+        try:
+            if held.age_seconds > self._stale_after_seconds:  # safety: live-not-stale
+                detail = f"its hot rows are {held.age_seconds:.1f} s behind the log"
+                raise NotReady(table=self.name, detail=detail)
+            yield held
+        finally:
+            held.view.__exit__(None, None, None)
 
-    def _made_of(self, held: HeldView, begun_at: float) -> Made:
-        below, overlay = self._below, self._overlay
-        if below is None or below.index is not held.index:
-            below, overlay = self._begun(held.index), Overlay.of(held.index)
-        assert overlay is not None
-        assert self._files is not None
-        last = self._made
-        if last is not None and last.read_point == held.read_point and below is self._below:
-            return replace(last, begun_at=begun_at)
-        folder = self._files.folder
-        overlay, written = overlay.advanced(held.view, below.table.io, folder)
-        self._files.count(written)
+    def _made_of(self, seen: _Seen, begun_at: float) -> Made:
+        below, files = seen.below, self._files
+        assert files is not None
+        overlay, written = seen.overlay.advanced(seen.new, below.table.io, files.folder)
+        files.count(written)
         over = overlay.laid_over()
         snapshot = None
         if over.added or over.deletes:
-            snapshot = below.writer.write(folder, secrets.randbits(_ID_BITS) + 1, over)
-            self._files.count(snapshot.paths)
-            measures.LIVE_SNAPSHOTS.labels(self.name).inc()
+            snapshot = below.writer.snapshot(files.folder, secrets.randbits(_ID_BITS) + 1, over)
         now_ms = self._clock.now_ms()
-        metadata = live_metadata(below.metadata, below.snapshot, overlay, snapshot, held.read_point, now_ms)
-        location = f"{folder}/{metadata.snapshot_id}.metadata.json"
-        self._below, self._overlay = below, overlay
+        metadata = live_metadata(below.metadata, below.snapshot, overlay, snapshot, seen.read_point, now_ms)
+        token = secrets.token_hex(_TOKEN_BYTES)
+        load = f"{files.server}-{token}"
+        # Half of the time is left to queries that begin at the end of the other half.
+        until_ms = now_ms + int(1000 * files.files_seconds / 2)
+        metadata["properties"] |= {LOAD: load, LOAD_UNTIL: str(until_ms)}
+        location, content = _metadata_location(files.folder, token), json.dumps(metadata).encode()
+        contents = {**(snapshot.contents if snapshot is not None else {}), location: content}
+        write_files(below.table.io, contents)
+        files.count(contents)
+        self._overlay = overlay
+        measures.LIVE_SNAPSHOTS.labels(self.name).inc()
+        bytes_written = sum(written.values()) + sum(map(len, contents.values()))
+        measures.LIVE_BYTES_WRITTEN.labels(self.name).inc(bytes_written)
         return Made(
-            snapshot_id=metadata.snapshot_id,
-            read_point=held.read_point,
-            with_all=_answer(location, metadata.with_all),
-            with_refs=_answer(location, metadata.with_refs),
-            paths=(*overlay.paths(), *(snapshot.paths if snapshot is not None else ())),
+            loaded=Loaded(load, _answer(location, content)),
+            snapshot_id=metadata["current-snapshot-id"],
+            read_point=seen.read_point,
+            paths=(*overlay.paths(), *contents),
+            written=len(written) + len(contents),
             begun_at=begun_at,
         )
 
@@ -191,12 +302,18 @@ class SnapshotMaker:
         if snapshot is None or str(table.metadata.table_uuid) != index.table_uuid:
             raise NotReady(table=self.name, detail="its newest snapshot is being read again")
         if self._files is None or not self._files.go_on_in(table):
+            self._former += [] if self._files is None else [self._files]
             self._files = self._files_of(table)
         writer = SnapshotWriter(table.io, table.metadata, snapshot, self.name)
         metadata = table_metadata(table.io, table.metadata_location)
         return _Below(index, metadata, snapshot, writer, table)
 
 
-def _answer(location: str, metadata: Mapping[str, object]) -> bytes:
-    """The answer to whoever loads the table. Nothing reads the file at the location, and there is none."""
-    return json.dumps({"metadata-location": location, "metadata": metadata, "config": {}}).encode()
+def _metadata_location(folder: str, token: str) -> str:
+    return f"{folder}/{token}.metadata.json"
+
+
+def _answer(location: str, metadata: bytes) -> bytes:
+    """The answer to whoever loads the table."""
+    named = json.dumps({"metadata-location": location}).encode()
+    return named[:-1] + b', "metadata": ' + metadata + b', "config": {}}'

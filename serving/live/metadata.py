@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.iceberg.files import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from pyiceberg.io import FileIO
     from pyiceberg.table.snapshots import Snapshot
 
-    from thermocline.iceberg.snapshot_writer import WrittenSnapshot
+    from thermocline.iceberg.snapshot_writer import NewSnapshot
     from thermocline.rules.read_point import ReadPoint
     from thermocline.serving.live.overlay import Overlay
 
-__all__ = ["COMMITTED", "LiveMetadata", "live_metadata", "read_only_path", "table_metadata"]
+__all__ = ["COMMITTED", "LOAD", "LOAD_UNTIL", "live_metadata", "read_only_path", "table_metadata"]
 
 COMMITTED: Final = "committed"
 """The tag of the table's own snapshot, without the records beyond it."""
 MAIN: Final = "main"
 READ_POINT: Final = "thermocline.read-point"
 """Of the table's properties, and of its newest snapshot's summary."""
+LOAD: Final = "thermocline.load"
+"""Of the table's properties: the name by which the same can be loaded again."""
+LOAD_UNTIL: Final = "thermocline.load-until-ms"
+"""And until when, in milliseconds since 1970."""
 LIVE_SUMMARY: Final = "thermocline.live"
 _GZIP: Final = b"\x1f\x8b"
 _WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.folder-storage.path")
-
-
-@dataclass(frozen=True, slots=True)
-class LiveMetadata:
-    """A table's metadata as JSON, with all its snapshots, or with those alone that a name refers to."""
-
-    snapshot_id: int
-    with_all: dict[str, Any]
-    with_refs: dict[str, Any]
 
 
 def table_metadata(io: FileIO, location: str) -> dict[str, Any]:
@@ -54,13 +48,14 @@ def live_metadata(
     metadata: Mapping[str, Any],
     below: Snapshot,
     overlay: Overlay,
-    written: WrittenSnapshot | None,
+    written: NewSnapshot | None,
     read_point: ReadPoint,
     now_ms: int,
-) -> LiveMetadata:
-    """The metadata of a table whose newest snapshot is ``written``, or ``below`` where nothing is hot.
+) -> dict[str, Any]:
+    """The metadata, as JSON has it, of a table whose newest snapshot is ``written``.
 
-    All else is the table's own, but for what would make a writer write beside the table's files.
+    It is ``below`` where nothing is hot. All else is the table's own, but for what would make a writer write
+    beside the table's files.
     """
     table = dict(metadata)
     history = [one for one in table["snapshots"] if one["timestamp-ms"] <= below.timestamp_ms]
@@ -105,9 +100,15 @@ def live_metadata(
         },
         "metadata-log": [],
     }
-    named = {ref["snapshot-id"] for ref in refs.values()}
-    of_named = [one for one in history if one["snapshot-id"] in named]
-    return LiveMetadata(current, _with(table, history, current), _with(table, of_named, current))
+    log = [one for one in table.get("snapshot-log", []) if one["snapshot-id"] in kept - {current}]
+    return table | {
+        "snapshots": history,
+        "snapshot-log": [*log, {"snapshot-id": current, "timestamp-ms": snapshot["timestamp-ms"]}],
+        **{
+            name: [one for one in table.get(name, []) if one["snapshot-id"] in kept]
+            for name in ("statistics", "partition-statistics")
+        },
+    }
 
 
 def read_only_path(location: str) -> str:
@@ -116,21 +117,6 @@ def read_only_path(location: str) -> str:
     if not separator or scheme == "file":
         return "file:///dev/null/live-tables-are-read-only"
     return f"{scheme}://live..tables..are..read..only"
-
-
-def _with(table: dict[str, Any], snapshots: list[dict[str, Any]], current: int) -> dict[str, Any]:
-    ids = {one["snapshot-id"] for one in snapshots}
-    log = [one for one in table.get("snapshot-log", []) if one["snapshot-id"] in ids - {current}]
-    return table | {
-        "snapshots": snapshots,
-        "snapshot-log": [*log, {"snapshot-id": current, "timestamp-ms": snapshots[-1]["timestamp-ms"]}],
-        "statistics": _of(table, "statistics", ids),
-        "partition-statistics": _of(table, "partition-statistics", ids),
-    }
-
-
-def _of(table: dict[str, Any], name: str, snapshot_ids: Collection[int]) -> list[dict[str, Any]]:
-    return [one for one in table.get(name, []) if one["snapshot-id"] in snapshot_ids]
 
 
 def _summary(overlay: Overlay, read_point: ReadPoint) -> dict[str, str]:

@@ -12,12 +12,14 @@ only by those that came since: what decides between partitions may be older.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thermocline.iceberg.files import deleted_on_error
 from thermocline.iceberg.snapshot_writer import LaidOver
 from thermocline.rules.definition import KEY
+from thermocline.rules.definition.options import TOMBSTONE_RETENTION_HOURS_MAX
 from thermocline.serving.live.records import records_of
 from thermocline.upsert.bucket_task import BucketResult, run_bucket_task, written_paths
 from thermocline.upsert.files_by_bucket import after_commit, by_bucket
@@ -34,7 +36,20 @@ if TYPE_CHECKING:
     from thermocline.serving.hot.view import HotView
     from thermocline.upsert.files_by_bucket import FilesByBucket
 
-__all__ = ["Overlay"]
+__all__ = ["NewRecords", "Overlay"]
+
+_BUCKETS_AT_ONCE: Final = 4
+"""On an object store each waits for a few answers, one after the other; in memory are the rows of so many."""
+
+
+class NewRecords(NamedTuple):
+    """What came since an overlay, as far as ``end``: of each bucket that changed, the winners of its keys.
+
+    True: these are all its hot records, and to be laid over the snapshot's own files.
+    """
+
+    end: Seam
+    buckets: Sequence[tuple[int, pa.Table, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +72,47 @@ class Overlay:
         """The snapshot with nothing laid over it."""
         # Held files are never merged: a snapshot's own are large, or ingest is about to merge them itself.
         files = [replace(file.data, is_held=True) for file in index.files]
-        # A row that says the same again has another place in the log, which lookups give.
-        # safety: live-unchanged-rows
-        definition = replace(index.definition, suppress_unchanged=False)
+        # A row that says the same again has another place in the log, which lookups give; and they know of
+        # every delete that is hot, however old it is.
+        # safety: live-unchanged-rows, live-remembers
+        definition = replace(
+            index.definition,
+            suppress_unchanged=False,
+            tombstone_retention_hours=TOMBSTONE_RETENTION_HOURS_MAX,
+        )
         below = {file.path: file for file in files}
         return cls(definition, index.seam, index.seam, below, by_bucket(files))
 
-    def advanced(self, view: HotView, io: FileIO, folder: str) -> tuple[Overlay, list[str]]:
-        """The same with all that the view holds; and the paths of the files that were written for it.
+    def new_records(self, view: HotView) -> NewRecords:
+        """What the view holds beyond it. Raises what the hot tier raises.
 
-        New files are below the ``folder``, a URI. Raises `OSError`, and what the hot tier raises; then no
-        file is left.
+        All of it is in memory then, so that nobody holds a view while a store lets him wait.
         """
         end = view.end.merged_max(self.seam)
-        if end == self.end:
-            return self, []
-        files, results = dict(self.files), []
-        with deleted_on_error(io) as begun:
-            for bucket, records, is_contested in self._changed(view):
+        return NewRecords(end, () if end == self.end else tuple(self._changed(view)))
+
+    def advanced(self, new: NewRecords, io: FileIO, folder: str) -> tuple[Overlay, dict[str, int]]:
+        """The same with these records; and the bytes of the files that were written for it, by path.
+
+        New files are below the ``folder``, a URI. Raises `OSError`; then no file is left.
+        """
+        if new.end == self.end:
+            return self, {}
+        files, tasks = dict(self.files), []
+        with deleted_on_error(io) as begun, ThreadPoolExecutor(_BUCKETS_AT_ONCE, "live bucket") as pool:
+            for bucket, winners, is_contested in new.buckets:
                 if is_contested:
                     files[bucket] = self._below(bucket)
                 below = files.get(bucket, ())
-                results.append(run_bucket_task(io, self.definition, folder, bucket, below, records))
-                begun.extend(written_paths(results[-1:]))
-        return self._after(end, files, results), begun
+                tasks.append(pool.submit(self._bucket_task, io, folder, bucket, below, winners))
+            wait(tasks)
+            for task in tasks:
+                if task.exception() is None:
+                    begun.extend(written_paths([task.result()]))  # safety: live-all-or-none
+            results = [task.result() for task in tasks]
+        written = {file.path: file.file_bytes for done in results for file in done.added}
+        written |= {one.path: one.file_bytes for done in results for one in done.deletes.values()}
+        return self._after(new.end, files, results), written
 
     def laid_over(self) -> LaidOver:
         """What is to be listed beside the snapshot's own manifests."""
@@ -100,6 +132,12 @@ class Overlay:
         paths = [file.path for file in over.added] + [deletes.path for _, deletes in over.deletes.values()]
         return list(dict.fromkeys(paths))
 
+    def _bucket_task(
+        self, io: FileIO, folder: str, bucket: int, below: Sequence[DataFile], winners: pa.Table
+    ) -> BucketResult:
+        records = records_of(self.definition, winners)
+        return run_bucket_task(io, self.definition, folder, bucket, below, records)
+
     def _deletes_below(self, path: str) -> object:
         file = self.below.get(path)
         return file.deletes if file is not None else None
@@ -108,10 +146,7 @@ class Overlay:
         return [file for file in self.below.values() if file.bucket == bucket]
 
     def _changed(self, view: HotView) -> Iterator[tuple[int, pa.Table, bool]]:
-        """The buckets with records that are not laid over yet, each with the winners of their keys.
-
-        True: these are all its hot records, and to be laid over the snapshot's own files.
-        """
+        """The buckets with records that are not laid over yet."""
         may_meet = self.end != self.seam and len(view.end) > 1
         for bucket in range(self.definition.buckets):
             winners = view.scan(bucket, self.end)
@@ -122,7 +157,7 @@ class Overlay:
             is_contested = view.is_in_several_partitions(bucket, keys, self.seam)
             if is_contested:
                 winners = view.scan(bucket, self.seam)
-            yield bucket, records_of(self.definition, winners), is_contested
+            yield bucket, winners, is_contested
 
     def _after(self, end: Seam, before: FilesByBucket, results: Sequence[BucketResult]) -> Overlay:
         files = after_commit(before, results)

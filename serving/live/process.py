@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import UnknownTable
 from thermocline.iceberg.catalog import open_table
 from thermocline.process.clock import SystemClock
-from thermocline.serving.live.channel import Listening
+from thermocline.serving.live.channel import Asked, Listening
 from thermocline.serving.live.kept_files import KeptFiles
-from thermocline.serving.live.maker import SnapshotMaker
+from thermocline.serving.live.maker import Intervals, SnapshotMaker
 from thermocline.serving.read.tables import open_tables
 from thermocline.serving.store.layout import own_name
 from thermocline.serving.tail.refreshing import pause_between, refresh_until
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.rules.definition import LiveTable
-    from thermocline.serving.live.maker import Made
+    from thermocline.serving.live.maker import Loaded
     from thermocline.serving.read.tables import ServedTable
     from thermocline.settings import Settings
 
@@ -46,10 +46,11 @@ def run_live(
     """Answer the workers at a socket of that path until told to stop."""
     makers = {served.name: _maker(settings, served) for served in open_tables(settings, definitions)}
 
-    def current(name: str) -> Made:
-        if name not in makers:
-            raise UnknownTable(table=name, known=tuple(makers))
-        return makers[name].current()
+    def answer(asked: Asked) -> Loaded:
+        maker = makers.get(asked.table)
+        if maker is None:
+            raise UnknownTable(table=asked.table, known=tuple(makers))
+        return maker.again(asked.load) if asked.load else maker.current(asked.wanted).loaded
 
     threads = [
         threading.Thread(target=refresh_until, args=(stop, name, step, seconds), name=what, daemon=True)
@@ -61,7 +62,7 @@ def run_live(
     ]
     for thread in threads:
         thread.start()
-    with Listening(path, current) as listening:
+    with Listening(path, answer) as listening:
         threading.Thread(target=listening.serve_forever, name="live", daemon=True).start()
         stop.wait()
         listening.shutdown()
@@ -79,4 +80,5 @@ def _maker(settings: Settings, served: ServedTable) -> SnapshotMaker:
         return KeptFiles(table, served.name, server, clock, serving.catalog.files_seconds)
 
     opening = partial(open_table, settings, served.name)
-    return SnapshotMaker(served, opening, files, clock, serving.catalog.min_interval_seconds)
+    intervals = Intervals(serving.catalog.min_interval_seconds, serving.catalog.files_per_hour_max)
+    return SnapshotMaker(served, opening, files, clock, intervals, serving.stale_after_seconds)

@@ -64,6 +64,12 @@ LIVE_FILES_WRITTEN: Final = Counter(
     ("table",),
     registry=metrics.REGISTRY,
 )
+LIVE_BYTES_WRITTEN: Final = Counter(
+    "thermocline_live_bytes_written",
+    "Bytes of the files that were written for the live catalog.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 LIVE_FILES_REMOVED: Final = Counter(
     "thermocline_live_files_removed",
     "Files of the live catalog that were removed, since no query is expected to read them any more.",

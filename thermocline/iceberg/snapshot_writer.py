@@ -1,8 +1,8 @@
-"""Writes a snapshot that no catalog names: a snapshot of the table with other files laid over it.
+"""Makes a snapshot that no catalog names: a snapshot of the table with other files laid over it.
 
 The manifests of the snapshot below stay as they are; only those that list deletes which others take the place
-of are written again without them. Everything that is written lies in one folder, and nothing that the table
-has is touched.
+of are written again without them. All that is new has a name in one folder, and nothing that the table has is
+touched.
 
 Source: the Iceberg table specification, "Manifests", "Manifest Lists", "Sequence Number Inheritance" and
 "First Row ID Assignment".
@@ -14,6 +14,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,10 +54,12 @@ if TYPE_CHECKING:
     from thermocline.iceberg.data_file import WrittenFile
     from thermocline.iceberg.files import Deletes
 
-__all__ = ["LaidOver", "SnapshotWriter", "WrittenSnapshot"]
+__all__ = ["LaidOver", "NewSnapshot", "SnapshotWriter", "write_files"]
 
 _CODEC: Final = "null"
 """A manifest lives for minutes and has few entries: packing it would take longer than sending it."""
+_WRITES_AT_ONCE: Final = 8
+"""On an object store each takes the time of an answer, whatever its size."""
 _RECORDS: Final[TableVersion] = 3
 """The format version by whose fields entries are held here; a file has those of its own."""
 
@@ -74,22 +77,32 @@ class LaidOver:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenSnapshot:
-    """A snapshot as it was written; ``rows`` are those of its added data files, which have new row ids.
+class NewSnapshot:
+    """A snapshot whose files are still to be written; ``contents`` are these, by path.
 
-    ``paths`` are the files that were written, ``bytes`` all of them together.
+    ``rows`` are those of its added data files, which have new row ids.
     """
 
     snapshot_id: int
     sequence_number: int
     manifest_list: str
     rows: int
-    paths: tuple[str, ...]
-    bytes: int
+    contents: Mapping[str, bytes]
+
+
+def write_files(io: FileIO, contents: Mapping[str, bytes]) -> None:
+    """Write new files, several at once. Raises `OSError`; then none of them is left."""
+
+    def write(path: str) -> None:
+        with failstep("snapshot.write"), io.new_output(path).create() as sink:
+            sink.write(contents[path])
+
+    with deleted_on_error(io, contents), ThreadPoolExecutor(_WRITES_AT_ONCE, "live snapshot") as pool:
+        list(pool.map(write, contents))
 
 
 class SnapshotWriter:
-    """Writes snapshots over one snapshot of a table. What it has read of that one's manifests is kept."""
+    """Makes snapshots over one snapshot of a table. What it has read of that one's manifests is kept."""
 
     def __init__(self, io: FileIO, metadata: TableMetadata, below: Snapshot, table: str) -> None:
         """``below`` is a snapshot of the table, ``table`` what the configuration calls the table.
@@ -111,21 +124,18 @@ class SnapshotWriter:
         self._manifests: list[ManifestFile] = list(manifests_of(io, below.manifest_list))
         self._deletes: dict[str, list[tuple[str | None, ManifestEntry]]] = {}
 
-    def write(self, folder: str, snapshot_id: int, over: LaidOver) -> WrittenSnapshot:
-        """Write the manifests and the list of a snapshot into a folder; nothing of what was there before.
+    def snapshot(self, folder: str, snapshot_id: int, over: LaidOver) -> NewSnapshot:
+        """The manifests and the list of a snapshot in a folder; nothing of what was there before.
 
         Raises:
             ForeignSnapshot: the table has no partition spec with a file's number of buckets.
-            OSError: a file can't be read or written. What was written until then is deleted.
+            OSError: a manifest of the snapshot below can't be read.
         """
-        with deleted_on_error(self._io) as begun:
-            done = _Writing(self._io, f"{folder}/{snapshot_id}", snapshot_id, self._sequence_number, begun)
-            manifests, rows = self._data_manifests(done, over.added)
-            manifests += self._delete_manifests(done, over.deletes)
-            path = done.manifest_list(self._version, self._below.snapshot_id, manifests)
-        return WrittenSnapshot(
-            snapshot_id, self._sequence_number, path, rows, tuple(done.written), sum(done.written.values())
-        )
+        done = _Writing(f"{folder}/{snapshot_id}", snapshot_id, self._sequence_number)
+        manifests, rows = self._data_manifests(done, over.added)
+        manifests += self._delete_manifests(done, over.deletes)
+        path = done.manifest_list(self._version, self._below.snapshot_id, manifests)
+        return NewSnapshot(snapshot_id, self._sequence_number, path, rows, done.contents)
 
     def _data_manifests(self, done: _Writing, added: Sequence[WrittenFile]) -> tuple[list[ManifestFile], int]:
         """Those of ours, then those below; and how many rows of ours have new ids."""
@@ -225,15 +235,10 @@ class _Form:
 
 
 class _Writing:
-    """The files of one snapshot, as they are written."""
+    """The files of one snapshot, as they come."""
 
-    def __init__(
-        self, io: FileIO, stem: str, snapshot_id: int, sequence_number: int, begun: list[str]
-    ) -> None:
-        """``begun`` gets each path before its file is begun."""
-        self.written: dict[str, int] = {}
-        self._begun = begun
-        self._io = io
+    def __init__(self, stem: str, snapshot_id: int, sequence_number: int) -> None:
+        self.contents: dict[str, bytes] = {}
         self._stem = stem
         self._snapshot_id = snapshot_id
         self._sequence_number = sequence_number
@@ -241,13 +246,13 @@ class _Writing:
     def manifest(
         self, form: _Form, entries: Sequence[ManifestEntry], first_row_id: int | None = None
     ) -> ManifestFile:
-        """Write a manifest; how a list has it. ``first_row_id`` is of the first row of its data files."""
+        """A manifest, as a list has it. ``first_row_id`` is of the first row of its data files."""
         for entry in entries:
             if entry.status == ManifestEntryStatus.ADDED:
                 entry.snapshot_id = self._snapshot_id
-        path = f"{self._stem}-{len(self.written)}.avro"
+        path = f"{self._stem}-{len(self.contents)}.avro"
         content = _avro(form.entries, form.records, "manifest_entry", form.header, entries)
-        self._put(path, content)
+        self.contents[path] = content
         added = [entry for entry in entries if entry.status == ManifestEntryStatus.ADDED]
         existing = [entry for entry in entries if entry.status == ManifestEntryStatus.EXISTING]
         numbers = [entry.sequence_number for entry in existing if entry.sequence_number is not None]
@@ -273,7 +278,7 @@ class _Writing:
         )
 
     def manifest_list(self, version: TableVersion, below: int, manifests: Sequence[ManifestFile]) -> str:
-        """Write the list, which makes it a snapshot; its path."""
+        """The list, which makes it a snapshot; its path."""
         header = {
             "snapshot-id": str(self._snapshot_id),
             "parent-snapshot-id": str(below),
@@ -283,14 +288,8 @@ class _Writing:
         }
         schemas = MANIFEST_LIST_FILE_SCHEMAS
         path = f"{self._stem}.avro"
-        self._put(path, _avro(schemas[version], schemas[_RECORDS], "manifest_file", header, manifests))
+        self.contents[path] = _avro(schemas[version], schemas[_RECORDS], "manifest_file", header, manifests)
         return path
-
-    def _put(self, path: str, content: bytes) -> None:
-        self.written[path] = len(content)
-        self._begun.append(path)
-        with failstep("snapshot.write"), self._io.new_output(path).create() as sink:
-            sink.write(content)
 
 
 def _data_file(file: WrittenFile) -> DataFile:

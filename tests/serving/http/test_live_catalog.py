@@ -8,11 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from thermocline.errors import CatalogUnreachable, NotReady, ThermoclineError
-from thermocline.rules.read_point import ReadPoint
+from thermocline.errors import CatalogUnreachable, NotReady, ReadPointGone, ThermoclineError
 from thermocline.serving.http.app import create_app
-from thermocline.serving.live.channel import LiveChannel
-from thermocline.serving.live.maker import Made
+from thermocline.serving.live.channel import Asked, LiveChannel
+from thermocline.serving.live.maker import Loaded
 from thermocline.serving.read.caller import EVERYONE, Action, Caller
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -23,16 +22,16 @@ TABLE = "/iceberg/v1/namespaces/app/tables/profiles"
 class FakeChannel:
     """Gives a snapshot, or raises."""
 
-    def __init__(self, read_point: ReadPoint) -> None:
-        self.made = Made(7, read_point, b'{"of": "all"}', b'{"of": "refs"}', (), 0.0)
-        self.asked: list[str] = []
+    def __init__(self) -> None:
+        self.loaded = Loaded("one-1", b'{"of": "all"}')
+        self.asked: list[Asked] = []
         self.error: ThermoclineError | None = None
 
-    async def current(self, table: str) -> Made:
-        self.asked.append(table)
+    async def ask(self, asked: Asked) -> Loaded:
+        self.asked.append(asked)
         if self.error is not None:
             raise self.error
-        return self.made
+        return self.loaded
 
 
 @pytest.fixture
@@ -44,12 +43,12 @@ def live(new_world: Callable[..., Any], client_of: Callable[..., Any]) -> Iterat
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     table.refresh()
-    channel = FakeChannel(table.reader.look(()).read_point)
+    channel = FakeChannel()
     callers = [EVERYONE]
     settings = ServingSettings(state_dir=world.folder)
     app = create_app(Tables([table]), settings, live=cast("LiveChannel", channel), admit=lambda _: callers[0])
     with client_of(app) as client:
-        yield SimpleNamespace(client=client, channel=channel, callers=callers)
+        yield SimpleNamespace(client=client, world=world, channel=channel, callers=callers)
 
 
 def error_of(answer: Any) -> tuple[int, str]:
@@ -61,7 +60,7 @@ def error_of(answer: Any) -> tuple[int, str]:
 
 def test_an_engine_finds_the_table_by_its_identifier(live: SimpleNamespace) -> None:
     get = live.client.get
-    assert get("/iceberg/v1/config").json()["overrides"] == {}
+    assert get("/iceberg/v1/config").json()["overrides"] == {"snapshot-loading-mode": "all"}
     assert "GET /v1/{prefix}/namespaces/{namespace}/tables" in get("/iceberg/v1/config").json()["endpoints"]
     assert get("/iceberg/v1/namespaces").json() == {"namespaces": [["app"]]}
     assert get("/iceberg/v1/namespaces?parent=app").json() == {"namespaces": []}
@@ -74,12 +73,30 @@ def test_an_engine_finds_the_table_by_its_identifier(live: SimpleNamespace) -> N
 def test_a_load_names_its_snapshot_and_is_not_repeated(live: SimpleNamespace) -> None:
     whole = live.client.get(TABLE)
     assert (whole.status_code, whole.json()) == (200, {"of": "all"})
-    assert live.client.get(f"{TABLE}?snapshots=refs").json() == {"of": "refs"}
+    assert live.client.get(f"{TABLE}?snapshots=refs").json() == {"of": "all"}
     again = live.client.get(TABLE, headers={"If-None-Match": whole.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
-    refs = live.client.get(f"{TABLE}?snapshots=refs", headers={"If-None-Match": whole.headers["ETag"]})
-    assert refs.status_code == 200
-    assert set(live.channel.asked) == {"profiles"}
+    live.channel.loaded = Loaded("one-2", b"{}")
+    later = live.client.get(TABLE, headers={"If-None-Match": whole.headers["ETag"]})
+    assert later.status_code == 200
+    assert live.channel.asked == 4 * [Asked("profiles", {})]
+
+
+def test_an_earlier_load_is_asked_for_by_its_name(live: SimpleNamespace) -> None:
+    assert live.client.get(f"{TABLE}@one-1").status_code == 200
+    assert live.client.head(f"{TABLE}@one-1").status_code == 204
+    assert live.channel.asked == [Asked("profiles", {}, "one-1")]
+    live.channel.error = ReadPointGone(table="profiles", detail="there is no such load")
+    assert error_of(live.client.get(f"{TABLE}@one-2")) == (404, "NoSuchTableException")
+
+
+def test_a_load_waits_for_the_records_that_a_request_names(live: SimpleNamespace) -> None:
+    live.world.produce({"app_id": 7, "user_id": "u1", "key": "k"}, {"value": "mine"})
+    live.world.tail()
+    assert live.client.get(TABLE, headers={"Thermocline-Read-After": "profiles/0@0"}).status_code == 200
+    assert live.channel.asked == [Asked("profiles", {("profiles", 0): 0})]
+    wrong = live.client.get(TABLE, headers={"Thermocline-Read-After": "profiles"})
+    assert error_of(wrong) == (400, "BadRequestException")
 
 
 def test_whether_a_table_exists_is_told_without_making_a_snapshot(live: SimpleNamespace) -> None:

@@ -15,14 +15,15 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from tests.partition_spec import partition_spec_of
-from thermocline.iceberg.snapshot_writer import LaidOver, SnapshotWriter
+from thermocline.iceberg.snapshot_writer import LaidOver, SnapshotWriter, write_files
 from thermocline.process.clock import Clock
 from thermocline.rules.decode import json_row
 from thermocline.serving.live.kept_files import KeptFiles
-from thermocline.serving.live.maker import Made, SnapshotMaker
+from thermocline.serving.live.maker import Intervals, Made, SnapshotMaker
 from thermocline.serving.read.tables import ServedTable
 
 FILES_SECONDS = 600.0
+AT_ONCE = Intervals()
 TIMESTAMP_MS = 1_600_000_000_000
 
 
@@ -60,11 +61,17 @@ class RealTable:
         path.write_text(json.dumps(self.metadata))
         return StaticTable.from_metadata(f"file://{path}")
 
-    def maker(self, clock: Clock, min_interval_seconds: float = 0.0) -> SnapshotMaker:
+    def maker(
+        self,
+        clock: Clock,
+        intervals: Intervals = AT_ONCE,
+        server: str = "server",
+        stale_after_seconds: float = 60.0,
+    ) -> SnapshotMaker:
         def files(table: Table) -> KeptFiles:
-            return KeptFiles(table, self.served.name, "server", clock, FILES_SECONDS)
+            return KeptFiles(table, self.served.name, server, clock, FILES_SECONDS)
 
-        return SnapshotMaker(self.served, self.open, files, clock, min_interval_seconds)
+        return SnapshotMaker(self.served, self.open, files, clock, intervals, stale_after_seconds)
 
     def _commit(self, snapshot_id: int) -> None:
         """One snapshot with all live files, since what is below it does not matter here."""
@@ -95,7 +102,8 @@ class RealTable:
             {file.path: (file.part, file.deletes) for file in files if file.deletes is not None},
         )
         writer = SnapshotWriter(self.world.io, table.metadata, below, self.served.name)
-        written = writer.write(f"file://{self.world.folder}/metadata-{snapshot_id}", snapshot_id, over)
+        written = writer.snapshot(f"file://{self.world.folder}/metadata-{snapshot_id}", snapshot_id, over)
+        write_files(self.world.io, written.contents)
         snapshot |= {"manifest-list": written.manifest_list, "sequence-number": written.sequence_number}
         if "next-row-id" in self.metadata:
             snapshot["added-rows"] = written.rows
@@ -113,12 +121,15 @@ class RealTable:
         }
 
 
-def table_of(world: Any, made: Made, with_refs: bool = False) -> Table:
+def table_of(made: Made) -> Table:
     """What an engine that was given the snapshot knows."""
-    answer = json.loads(made.with_refs if with_refs else made.with_all)
-    path = Path(f"{world.folder}/{made.snapshot_id}-live.metadata.json")
-    path.write_text(json.dumps(answer["metadata"]))
-    return StaticTable.from_metadata(f"file://{path}")
+    answer = json.loads(made.loaded.answer)
+    table = StaticTable.from_metadata(answer["metadata-location"])
+    assert (
+        json.loads(Path(answer["metadata-location"].removeprefix("file://")).read_text())
+        == answer["metadata"]
+    )
+    return table
 
 
 def rows_of(world: Any, table: Table, snapshot_id: int | None = None) -> dict[tuple[Any, ...], Any]:

@@ -48,6 +48,7 @@ def made(files: KeptFiles, name: str) -> str:
 
 def removed(files: KeptFiles) -> int:
     """How many files go now."""
+    files.look()
     old = files.take_old()
     files.remove(old)
     return len(old)

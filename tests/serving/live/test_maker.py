@@ -17,12 +17,18 @@ from tests.failpoints.arming import TEXT_VARIABLE
 from tests.failpoints.firing import arm_from
 from tests.manual_clock import ManualClock
 from tests.serving.conftest import PROFILES
-from tests.serving.live.real_table import FILES_SECONDS, TIMESTAMP_MS, RealTable, rows_of, table_of
-from thermocline.errors import NotReady, StorageFailed
+from tests.serving.live.real_table import (
+    FILES_SECONDS,
+    TIMESTAMP_MS,
+    RealTable,
+    rows_of,
+    table_of,
+)
+from thermocline.errors import NotReady, ReadPointGone, StorageFailed
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
-from thermocline.serving.live.maker import SnapshotMaker
+from thermocline.serving.live.maker import Intervals, SnapshotMaker
 from thermocline.serving.read.tables import ServedTable
 
 VERSION_2 = replace(PROFILES, format_version=2)
@@ -55,7 +61,7 @@ def test_each_snapshot_is_the_replay_to_its_read_point(
             produce(world, f"u{number}", None if chance.random() < 0.25 else f"{step}", number % 3)
         world.tail()
         made = maker.current()
-        found = table_of(world, made)
+        found = table_of(made)
         assert rows_of(world, found) == world.rows(made.read_point.end)
         assert made.read_point.end == world.end
         committed = found.snapshot_by_name("committed")
@@ -88,7 +94,7 @@ def maker(table: RealTable) -> SnapshotMaker:
 
 def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) -> None:
     made = maker.current()
-    metadata = json.loads(made.with_all)["metadata"]
+    metadata = json.loads(made.loaded.answer)["metadata"]
     own, below = metadata["snapshots"][-1], table.metadata["snapshots"][-1]
     assert metadata["current-snapshot-id"] == own["snapshot-id"] == made.snapshot_id
     assert own["parent-snapshot-id"] == below["snapshot-id"]
@@ -99,9 +105,7 @@ def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) ->
     assert ReadPoint.parse(own["summary"]["thermocline.read-point"]) == made.read_point
     assert ReadPoint.parse(metadata["properties"]["thermocline.read-point"]) == made.read_point
     assert int(own["summary"]["total-records"]) - int(own["summary"]["total-position-deletes"]) == 3
-    refs = json.loads(made.with_refs)["metadata"]
-    assert [one["snapshot-id"] for one in refs["snapshots"]] == [below["snapshot-id"], made.snapshot_id]
-    assert values(rows_of(table.world, table_of(table.world, made, with_refs=True))) == {
+    assert values(rows_of(table.world, table_of(made))) == {
         "cold": "committed",
         "other": "committed",
         "hot": "now",
@@ -109,7 +113,7 @@ def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) ->
 
 
 def test_a_writer_finds_no_place_to_write_to(maker: SnapshotMaker) -> None:
-    properties = json.loads(maker.current().with_all)["metadata"]["properties"]
+    properties = json.loads(maker.current().loaded.answer)["metadata"]["properties"]
     places = {name: path for name, path in properties.items() if name.endswith("path")}
     assert places == dict.fromkeys(
         ("write.data.path", "write.metadata.path", "write.folder-storage.path"),
@@ -123,15 +127,15 @@ def test_where_nothing_is_hot_it_is_the_tables_own_snapshot(real: Callable[..., 
     table.commit()
     table.world.tail()
     made = table.maker(SystemClock()).current()
-    assert (made.snapshot_id, made.paths) == (table.world.newest, ())
-    assert values(rows_of(table.world, table_of(table.world, made))) == {"cold": "committed"}
+    assert (made.snapshot_id, len(made.paths)) == (table.world.newest, 1)  # the metadata alone
+    assert values(rows_of(table.world, table_of(made))) == {"cold": "committed"}
 
 
 def test_calls_of_one_moment_share_a_snapshot_and_a_later_one_sees_what_came(
     table: RealTable,
 ) -> None:
     clock = SystemClock()
-    maker = table.maker(clock, min_interval_seconds=3_600)
+    maker = table.maker(clock, Intervals(3_600))
     first = maker.current()
     produce(table.world, "later", "now")
     table.world.tail()
@@ -140,7 +144,7 @@ def test_calls_of_one_moment_share_a_snapshot_and_a_later_one_sees_what_came(
     at_once.current()
     produce(table.world, "latest", "now")
     table.world.tail()
-    found = values(rows_of(table.world, table_of(table.world, at_once.current())))
+    found = values(rows_of(table.world, table_of(at_once.current())))
     assert {"later", "latest"} <= found.keys()
 
 
@@ -170,8 +174,8 @@ def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
             maker.current()
     finally:
         arm_from({})
-    assert values(rows_of(table.world, table_of(table.world, before)))["cold"] == "committed"
-    assert values(rows_of(table.world, table_of(table.world, maker.current())))["cold"] == "later"
+    assert values(rows_of(table.world, table_of(before)))["cold"] == "committed"
+    assert values(rows_of(table.world, table_of(maker.current())))["cold"] == "later"
 
 
 def test_a_lease_that_can_not_be_written_fails_as_the_store_does_and_the_table_is_asked_for_again(
@@ -191,7 +195,7 @@ def test_a_lease_that_can_not_be_written_fails_as_the_store_does_and_the_table_i
             maker.current()
     again = maker.current()
     assert again.read_point == before.read_point
-    assert rows_of(table.world, table_of(table.world, again)) == table.world.rows()
+    assert rows_of(table.world, table_of(again)) == table.world.rows()
 
 
 def test_what_is_read_for_the_first_time_is_read_at_the_first_call(
@@ -203,7 +207,82 @@ def test_what_is_read_for_the_first_time_is_read_at_the_first_call(
         ServedTable(PROFILES, world.folder, world.published, world.clock, 5.0, open_io=lambda: world.io)
     ) as unread:
         made = RealTable(world, unread).maker(SystemClock()).current()
-    assert rows_of(world, table_of(world, made)) == {}
+    assert rows_of(world, table_of(made)) == {}
+
+
+def test_hot_rows_that_are_behind_the_log_are_refused(table: RealTable) -> None:
+    with pytest.raises(NotReady, match=r"\d s behind the log"):
+        table.maker(SystemClock(), stale_after_seconds=0.0).current()
+
+
+def test_who_wrote_a_record_gets_a_snapshot_that_has_it_or_none(table: RealTable) -> None:
+    maker = table.maker(SystemClock(), Intervals(3_600))
+    first = maker.current()
+    produce(table.world, "mine", "now", partition=1)
+    wanted = {("profiles", 1): 0}
+    with pytest.raises(NotReady, match="does not reach"):
+        maker.current(wanted)
+    table.world.tail()
+    assert maker.current().read_point == first.read_point
+    assert values(rows_of(table.world, table_of(maker.current(wanted))))["mine"] == "now"
+    assert maker.current(wanted) is maker.current()
+
+
+def test_an_earlier_load_is_loaded_again_by_its_name_while_its_files_stay(table: RealTable) -> None:
+    clock = ManualClock()
+    maker, other = table.maker(clock), table.maker(clock, server="other")
+    first = maker.current()
+    produce(table.world, "later", "now")
+    table.world.tail()
+    clock.advance(1)
+    assert maker.current().read_point != first.read_point
+    for server in (maker, other):
+        assert server.again(first.loaded.name) == first.loaded
+    assert json.loads(first.loaded.answer)["metadata"]["properties"]["thermocline.load"] == first.loaded.name
+    for name in (
+        "",
+        "nothing",
+        f"../{first.loaded.name}",
+        first.loaded.name[:-1] + "-",
+        "one-0123456789abcdef",
+    ):
+        with pytest.raises(ReadPointGone):
+            maker.again(name)
+    clock.advance(FILES_SECONDS / 2 + 1)
+    with pytest.raises(ReadPointGone, match="or its files go soon"):
+        other.again(first.loaded.name)
+    assert all(Path(path.removeprefix("file://")).exists() for path in first.paths)
+
+
+def test_where_much_is_written_a_snapshot_is_given_for_longer(table: RealTable) -> None:
+    clock = ManualClock()
+    maker = table.maker(clock, Intervals(1.0, files_per_hour_max=360))
+    first = maker.current()
+    assert first.written == len(first.paths)
+    produce(table.world, "later", "now")
+    table.world.tail()
+    clock.advance(10 * first.written - 1)
+    assert maker.current() is first
+    clock.advance(2)
+    assert maker.current() is not first
+
+
+def test_where_a_table_is_moved_the_files_at_its_former_place_go_too(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    clock = ManualClock()
+    maker = table.maker(clock)
+    first = maker.current()
+    maker.tend()
+    table.metadata["location"] += "/moved"
+    produce(table.world, "later", "now")
+    table.commit()
+    table.world.tail()
+    clock.advance(1)
+    assert all("/moved/" in path for path in maker.current().paths)
+    clock.advance(FILES_SECONDS + 1)
+    maker.tend()
+    assert not any(Path(path.removeprefix("file://")).exists() for path in first.paths)
 
 
 def test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing(table: RealTable) -> None:
@@ -216,7 +295,7 @@ def test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing(tabl
     assert not any(Path(path.removeprefix("file://")).exists() for path in first.paths)
     again = maker.current()
     assert not set(again.paths) & set(first.paths)
-    assert values(rows_of(table.world, table_of(table.world, again)))["hot"] == "now"
+    assert values(rows_of(table.world, table_of(again)))["hot"] == "now"
 
 
 def test_a_table_that_does_not_have_the_snapshot_is_not_ready(
@@ -240,6 +319,6 @@ def test_deletes_of_the_snapshot_below_stay_but_for_those_that_ours_replace(
     produce(world, "u20", "third")
     world.tail()
     made = maker.current()
-    found = values(rows_of(world, table_of(world, made)))
+    found = values(rows_of(world, table_of(made)))
     assert found == values(world.rows())
     assert found["u20"] == "third"

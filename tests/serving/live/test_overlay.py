@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.failpoints.arming import TEXT_VARIABLE
+from tests.failpoints.firing import arm_from
 from tests.serving.conftest import ORDERED, PROFILES
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import live_rows
@@ -41,7 +43,8 @@ def rows_in(world: Any, overlay: Overlay) -> dict[tuple[Any, ...], Any]:
 
 def advanced(world: Any, table: ServedTable, overlay: Overlay) -> Overlay:
     with table.reader.hold().view as view:
-        return overlay.advanced(view, world.io, f"file://{world.folder}/live")[0]
+        new = overlay.new_records(view)
+    return overlay.advanced(new, world.io, f"file://{world.folder}/live")[0]
 
 
 def produce_some(world: Any, chance: random.Random, partition_of: Callable[[int], int]) -> None:
@@ -110,9 +113,10 @@ def test_nothing_is_written_where_nothing_came(served: Callable[..., tuple[Any, 
     world.tail()
     first = advanced(world, table, Overlay.of(table.reader.cold.index))
     with table.reader.hold().view as view:
-        again, paths = first.advanced(view, world.io, "file:///nowhere")
+        new = first.new_records(view)
+    again, written = first.advanced(new, world.io, "file:///nowhere")
     assert again is first
-    assert paths == []
+    assert not written
 
 
 @pytest.mark.parametrize("definition", [PROFILES, PARTIAL], ids=["whole", "partial"])
@@ -168,3 +172,41 @@ def test_what_it_is_made_of_is_listed(served: Callable[..., tuple[Any, ServedTab
     assert cold in overlay.below
     assert sorted(overlay.paths()) == sorted([added.path, over.deletes[cold][1].path])
     assert all(Path(path.removeprefix("file://")).exists() for path in overlay.paths())
+
+
+def test_a_late_record_finds_a_hot_delete_however_old_it_is(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    """Ours are merged among themselves, which in ingest forgets old deletes."""
+    world, table = served(ORDERED)
+    key = {"app_id": 7, "user_id": "u1", "key": "k"}
+    late = {"value": "late", "updated_at": "2026-01-02T03:04:05Z"}
+    year_seconds = 365 * 86_400
+    world.produce(key, {"op": "D", "updated_at": "2026-01-02T03:04:09Z"}, seconds_ago=year_seconds)
+    overlay = Overlay.of(table.reader.cold.index)
+    for number in range(3):
+        world.tail()
+        overlay = advanced(world, table, overlay)
+        world.produce(
+            {**key, "key": f"other{number}"}, {"value": "now", "updated_at": "2026-01-02T03:04:05Z"}
+        )
+    world.produce(key, late)
+    world.tail()
+    rows = rows_in(world, advanced(world, table, overlay))
+    assert {key[2] for key in rows} == {"other0", "other1", "other2"}
+
+
+def test_where_a_bucket_fails_the_files_of_the_others_are_deleted(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    world, table = served()
+    for number in range(30):
+        world.produce({"app_id": 7, "user_id": f"u{number}", "key": "k"}, {"value": "hot"})
+    world.tail()
+    arm_from({TEXT_VARIABLE: "data-file.write=error@2"})
+    try:
+        with pytest.raises(OSError, match=r"data-file\.write"):
+            advanced(world, table, Overlay.of(table.reader.cold.index))
+    finally:
+        arm_from({})
+    assert not [path for path in Path(f"{world.folder}/live").rglob("*") if path.is_file()]
