@@ -135,6 +135,16 @@ SETTINGS: Final[Mapping[str, str]] = {
         "How old the snapshot may be that an engine gets: queries of that time share one. A longer interval "
         "writes fewer files."
     ),
+    "serving.catalog.files_per_hour_max": (
+        "How many files may be written in an hour for a table. Where snapshots would take more, each is "
+        "given for longer than `serving.catalog.min_interval_seconds`. Without it there is no bound."
+    ),
+    "serving.catalog.reader_properties": (
+        "Properties of the table's own catalog, such as `credential`, that replace those of `[catalog]` "
+        "when the server asks what a reader may access. The keys and settings of the store that the "
+        "catalog then gives are passed on to engines. Without it nothing is passed on. If it is empty, the "
+        "server asks as itself, and engines get keys that may write."
+    ),
     "serving.catalog.files_seconds": (
         "How long the files of a snapshot stay after it was last given to an engine: longer than any query "
         "takes."

@@ -175,7 +175,7 @@ async def load(
     assert worker.live is not None
     wanted = {} if table.load else await worker.read_after(table.served.reader, read_after)
     loaded = await worker.live.ask(Asked(table.served.name, wanted, table.load))
-    tag = f'"{loaded.name}"'
+    tag = f'"{loaded.tag}"'
     if tag in (one.strip() for one in if_none_match.split(",")):
         return Response(status_code=NOT_MODIFIED, headers={"ETag": tag})
     return Response(loaded.answer, headers={"ETag": tag}, media_type=JSON)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
 
 from thermocline.errors import NotReady, ReadPointGone, StorageFailed, first_line
 from thermocline.iceberg.files import read_file
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from thermocline.rules.read_point import ReadPoint
     from thermocline.serving.cold.index import ColdIndex
     from thermocline.serving.live.kept_files import KeptFiles
+    from thermocline.serving.live.passed_on import PassedOn
     from thermocline.serving.read.look import HeldView
     from thermocline.serving.read.tables import ServedTable
 
@@ -43,9 +45,9 @@ _HOUR_SECONDS: Final = 3_600.0
 
 
 class Loaded(NamedTuple):
-    """What whoever loads a table is told, as JSON. Each load has another ``name``."""
+    """What whoever loads a table is told, as JSON; of another answer the ``tag`` is another one."""
 
-    name: str
+    tag: str
     answer: bytes
 
 
@@ -53,10 +55,13 @@ class Loaded(NamedTuple):
 class Made:
     """A snapshot of a table as of now; ``begun_at``, of the monotonic clock: it holds all read until then.
 
+    ``load`` is the name by which it can be loaded again. ``metadata`` is JSON, and is at ``location``, too.
     ``paths`` are its files, the metadata's included; ``written`` says how many of them are new.
     """
 
-    loaded: Loaded
+    load: str
+    location: str
+    metadata: bytes
     snapshot_id: int
     read_point: ReadPoint
     paths: tuple[str, ...]
@@ -114,10 +119,12 @@ class SnapshotMaker:
         clock: Clock,
         intervals: Intervals,
         stale_after_seconds: float,
+        passed_on: PassedOn | None = None,
     ) -> None:
         """``open_table`` asks the catalog, ``files`` makes what keeps the files of a table.
 
-        Nothing is made of hot rows that are behind the log by more than ``stale_after_seconds``.
+        Nothing is made of hot rows that are behind the log by more than ``stale_after_seconds``. Without
+        ``passed_on``, whoever loads the table has to have access to its files.
         """
         self.name = served.name
         self._served = served
@@ -128,11 +135,17 @@ class SnapshotMaker:
         self._clock = clock
         self._intervals = intervals
         self._stale_after_seconds = stale_after_seconds
+        self._passed_on = passed_on
         self._making = threading.Lock()
         self._refreshing = threading.Lock()
         self._below: _Below | None = None
         self._overlay: Overlay | None = None
         self._made: Made | None = None
+
+    def load(self, wanted: Mapping[tuple[str, int], int]) -> Loaded:
+        """What the load of `current` is told. Raises as it does."""
+        made = self.current(wanted)
+        return self._loaded(made.load, made.location, made.metadata)
 
     def current(self, wanted: Mapping[tuple[str, int], int] = {}) -> Made:  # never changed
         """The table as of now, or a little before: see `Intervals`. Its files are kept from now on.
@@ -188,7 +201,7 @@ class SnapshotMaker:
         until_ms = int(json.loads(content)["properties"][LOAD_UNTIL])
         if self._clock.now_ms() > until_ms:  # safety: live-load-until
             raise self._gone(load)
-        return Loaded(load, _answer(location, content))
+        return self._loaded(load, location, content)
 
     def refresh(self) -> None:
         """Move to the newest snapshot of the table. Reads files."""
@@ -233,6 +246,14 @@ class SnapshotMaker:
         # What a catalog granted of the store may have ended: the next call asks for the table again.
         self._below = self._overlay = None
         return StorageFailed(table=self.name, detail=first_line(error))
+
+    def _loaded(self, load: str, location: str, metadata: bytes) -> Loaded:
+        properties = self._passed_on.properties() if self._passed_on is not None else {}
+        config = json.dumps(properties).encode()
+        # safety: live-tag-of-grant
+        tag = f"{load}-{crc32(config):08x}"
+        named = json.dumps({"metadata-location": location}).encode()
+        return Loaded(tag, named[:-1] + b', "metadata": ' + metadata + b', "config": ' + config + b"}")
 
     def _gone(self, load: str) -> ReadPointGone:
         return ReadPointGone(table=self.name, detail=f'there is no load "{load}", or its files go soon')
@@ -287,7 +308,9 @@ class SnapshotMaker:
         bytes_written = sum(written.values()) + sum(map(len, contents.values()))
         measures.LIVE_BYTES_WRITTEN.labels(self.name).inc(bytes_written)
         return Made(
-            loaded=Loaded(load, _answer(location, content)),
+            load=load,
+            location=location,
+            metadata=content,
             snapshot_id=metadata["current-snapshot-id"],
             read_point=seen.read_point,
             paths=(*overlay.paths(), *contents),
@@ -311,9 +334,3 @@ class SnapshotMaker:
 
 def _metadata_location(folder: str, token: str) -> str:
     return f"{folder}/{token}.metadata.json"
-
-
-def _answer(location: str, metadata: bytes) -> bytes:
-    """The answer to whoever loads the table."""
-    named = json.dumps({"metadata-location": location}).encode()
-    return named[:-1] + b', "metadata": ' + metadata + b', "config": {}}'

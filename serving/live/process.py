@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import UnknownTable
 from thermocline.iceberg.catalog import open_table
+from thermocline.iceberg.catalog_properties import pyiceberg_properties
 from thermocline.process.clock import SystemClock
 from thermocline.serving.live.channel import Asked, Listening
 from thermocline.serving.live.kept_files import KeptFiles
 from thermocline.serving.live.maker import Intervals, SnapshotMaker
+from thermocline.serving.live.passed_on import PassedOn
 from thermocline.serving.read.tables import open_tables
 from thermocline.serving.store.layout import own_name
 from thermocline.serving.tail.refreshing import pause_between, refresh_until
+from thermocline.settings import PassThrough
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +53,7 @@ def run_live(
         maker = makers.get(asked.table)
         if maker is None:
             raise UnknownTable(table=asked.table, known=tuple(makers))
-        return maker.again(asked.load) if asked.load else maker.current(asked.wanted).loaded
+        return maker.again(asked.load) if asked.load else maker.load(asked.wanted)
 
     threads = [
         threading.Thread(target=refresh_until, args=(stop, name, step, seconds), name=what, daemon=True)
@@ -81,4 +84,15 @@ def _maker(settings: Settings, served: ServedTable) -> SnapshotMaker:
 
     opening = partial(open_table, settings, served.name)
     intervals = Intervals(serving.catalog.min_interval_seconds, serving.catalog.files_per_hour_max)
-    return SnapshotMaker(served, opening, files, clock, intervals, serving.stale_after_seconds)
+    passed_on = _passed_on(settings, served.name)
+    return SnapshotMaker(served, opening, files, clock, intervals, serving.stale_after_seconds, passed_on)
+
+
+def _passed_on(settings: Settings, name: str) -> PassedOn | None:
+    reader_properties = settings.serving.catalog.reader_properties
+    if reader_properties is None:
+        return None
+    properties = PassThrough({**settings.catalog.properties, **reader_properties})
+    catalog = settings.catalog.model_copy(update={"properties": properties})
+    opening = partial(open_table, settings.model_copy(update={"catalog": catalog}), name)
+    return PassedOn(opening, pyiceberg_properties(catalog), SystemClock())

@@ -20,6 +20,7 @@ from thermocline.process.clock import Clock
 from thermocline.rules.decode import json_row
 from thermocline.serving.live.kept_files import KeptFiles
 from thermocline.serving.live.maker import Intervals, Made, SnapshotMaker
+from thermocline.serving.live.passed_on import PassedOn
 from thermocline.serving.read.tables import ServedTable
 
 FILES_SECONDS = 600.0
@@ -67,11 +68,12 @@ class RealTable:
         intervals: Intervals = AT_ONCE,
         server: str = "server",
         stale_after_seconds: float = 60.0,
+        passed_on: PassedOn | None = None,
     ) -> SnapshotMaker:
         def files(table: Table) -> KeptFiles:
             return KeptFiles(table, self.served.name, server, clock, FILES_SECONDS)
 
-        return SnapshotMaker(self.served, self.open, files, clock, intervals, stale_after_seconds)
+        return SnapshotMaker(self.served, self.open, files, clock, intervals, stale_after_seconds, passed_on)
 
     def _commit(self, snapshot_id: int) -> None:
         """One snapshot with all live files, since what is below it does not matter here."""
@@ -123,13 +125,8 @@ class RealTable:
 
 def table_of(made: Made) -> Table:
     """What an engine that was given the snapshot knows."""
-    answer = json.loads(made.loaded.answer)
-    table = StaticTable.from_metadata(answer["metadata-location"])
-    assert (
-        json.loads(Path(answer["metadata-location"].removeprefix("file://")).read_text())
-        == answer["metadata"]
-    )
-    return table
+    assert Path(made.location.removeprefix("file://")).read_bytes() == made.metadata
+    return StaticTable.from_metadata(made.location)
 
 
 def rows_of(world: Any, table: Table, snapshot_id: int | None = None) -> dict[tuple[Any, ...], Any]:

@@ -94,7 +94,7 @@ def maker(table: RealTable) -> SnapshotMaker:
 
 def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) -> None:
     made = maker.current()
-    metadata = json.loads(made.loaded.answer)["metadata"]
+    metadata = json.loads(made.metadata)
     own, below = metadata["snapshots"][-1], table.metadata["snapshots"][-1]
     assert metadata["current-snapshot-id"] == own["snapshot-id"] == made.snapshot_id
     assert own["parent-snapshot-id"] == below["snapshot-id"]
@@ -113,7 +113,7 @@ def test_the_metadata_says_what_it_is(table: RealTable, maker: SnapshotMaker) ->
 
 
 def test_a_writer_finds_no_place_to_write_to(maker: SnapshotMaker) -> None:
-    properties = json.loads(maker.current().loaded.answer)["metadata"]["properties"]
+    properties = json.loads(maker.current().metadata)["properties"]
     places = {name: path for name, path in properties.items() if name.endswith("path")}
     assert places == dict.fromkeys(
         ("write.data.path", "write.metadata.path", "write.folder-storage.path"),
@@ -237,20 +237,24 @@ def test_an_earlier_load_is_loaded_again_by_its_name_while_its_files_stay(table:
     clock.advance(1)
     assert maker.current().read_point != first.read_point
     for server in (maker, other):
-        assert server.again(first.loaded.name) == first.loaded
-    assert json.loads(first.loaded.answer)["metadata"]["properties"]["thermocline.load"] == first.loaded.name
+        assert json.loads(server.again(first.load).answer) == {
+            "metadata-location": first.location,
+            "metadata": json.loads(first.metadata),
+            "config": {},
+        }
+    assert json.loads(first.metadata)["properties"]["thermocline.load"] == first.load
     for name in (
         "",
         "nothing",
-        f"../{first.loaded.name}",
-        first.loaded.name[:-1] + "-",
+        f"../{first.load}",
+        first.load[:-1] + "-",
         "one-0123456789abcdef",
     ):
         with pytest.raises(ReadPointGone):
             maker.again(name)
     clock.advance(FILES_SECONDS / 2 + 1)
     with pytest.raises(ReadPointGone, match="or its files go soon"):
-        other.again(first.loaded.name)
+        other.again(first.load)
     assert all(Path(path.removeprefix("file://")).exists() for path in first.paths)
 
 
