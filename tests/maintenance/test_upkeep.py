@@ -6,6 +6,7 @@ import copy
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -470,6 +471,47 @@ def test_files_of_snapshots_that_expired_lately_stay(grown: Kept) -> None:
     )
     for snapshot_id in second_ids:
         first.scan(snapshot_id=snapshot_id).to_arrow()
+
+
+def test_deletes_that_a_rewrite_reads_stay_though_a_batch_replaced_them_and_they_are_due(grown: Kept) -> None:
+    """Method: while a rewrite takes ten hours, the snapshots that have its deletes expire and are swept."""
+
+    def turns() -> None:
+        """One in which a sweep begins, and one in which it is done; neither waits for the rewrite."""
+        cleaning = grown.upkeep.cleaning
+        for _ in range(2):
+            grown.upkeep.turn(grown.site)
+            wait_for(lambda: cleaning.sweeping is None or cleaning.sweeping.done())
+        grown.ingest.refresh()
+
+    grown.site.engine = engine = Slow(grown.ingest.jvm)
+    turns()
+    running = grown.upkeep.rewriting.running
+    assert running is not None
+    grown.batches(12)  # more than the newest ten, which do not expire
+    grown.clock.advance(5 * HOURS)
+    turns()
+    replaced = {local_path(path) for path in running.in_use} - grown.ingest.files_ever_in_the_table()
+    assert replaced, "the rewrite began with deletes that no snapshot has any more"
+    grown.clock.advance(5 * HOURS)
+    turns()
+    assert grown.upkeep.done.swept_files > 0
+    assert replaced <= grown.data_files()
+    engine.finish()
+    turns()
+    assert (grown.upkeep.done.rewrites, grown.upkeep.done.failures) == (1, 0)
+    assert grown.ingest.rows() == grown.ingest.expected
+
+
+class Slow(Inline):
+    """An engine that runs its task when it is told to."""
+
+    def start(self, task: Callable[[], Any]) -> Future[Any]:
+        self._task, self._future = task, Future[Any]()
+        return self._future
+
+    def finish(self) -> None:
+        self._future.set_result(self._task())
 
 
 def test_files_stay_as_long_where_the_expiry_landed_long_after_it_was_noted(
