@@ -16,10 +16,11 @@ from thermocline.dev.s3 import LocalS3
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked of a store, and the bytes that it answered."""
+    """What was asked of a store, of which ``puts`` were to keep something, and the bytes that it answered."""
 
     requests: int
     bytes: int
+    puts: int
 
     def each(self, count: int) -> dict[str, float]:
         """Of one of so many."""
@@ -72,4 +73,5 @@ def _proxy(port: int, told: Connection) -> None:
             if seconds is not None:
                 proxy.latency_seconds = seconds
             exchanges, proxy.exchanges = proxy.exchanges, []
-            told.send((len(exchanges), sum(one.body_bytes for one in exchanges)))
+            puts = sum(one.request.method in ("PUT", "POST") for one in exchanges)
+            told.send((len(exchanges), sum(one.body_bytes for one in exchanges), puts))

@@ -1,9 +1,14 @@
-"""Snapshots of the live catalog: what it takes to make one, with more and more hot rows, and to read it."""
+"""Snapshots of the live catalog: what it takes to make one, with more and more hot rows, and to read it.
+
+With ``--far-ms`` it is traffic instead, on a table in an S3 store so far away: what a load each second takes,
+and what it costs by the list prices of a large cloud.
+"""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -16,16 +21,20 @@ import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from benchmarks._report import report, say
-from benchmarks._table import KEYS_PER_USER, filled, write
-from thermocline.dev.stack import TABLE, Command, Stack
-from thermocline.dev.workload import Workload
+from benchmarks._far_store import Asked, FarStore, far_store
+from benchmarks._report import percentiles_ms, report, say
+from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
+from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
+from thermocline.dev.workload import Workload, produce
 from thermocline.kafka.log import Log
 
 SECONDS_MAX: Final = 1_800.0
 STEPS: Final = (1, 1_000)
 """Records that come between two loads."""
 READS: Final = 5
+PUT_DOLLARS: Final = 0.005 / 1_000
+GET_DOLLARS: Final = 0.0004 / 1_000
+"""Of S3 in its cheapest region."""
 
 
 def main() -> None:
@@ -34,12 +43,101 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--hot", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="records")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--far-ms", type=float, help="each request to the store takes so long")
+    parser.add_argument("--rate", type=float, default=2_000.0, help="records a second, with --far-ms")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of traffic, with --far-ms")
     options = parser.parse_args()
+    if options.far_ms is not None:
+        far(options)
+        return
     with (
         tempfile.TemporaryDirectory() as folder,
         filled(Path(folder), options.rows, options.seed, has_live_catalog=True, engine="local") as stack,
     ):
         report("live", options.seed, _Live(stack, options).figures())
+
+
+def far(options: argparse.Namespace) -> None:
+    """Traffic, commits beside it, and a load each second, on a store that is far away."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        far_store(Path(folder)) as store,
+        filled(
+            Path(folder) / "stack",
+            options.rows,
+            options.seed,
+            has_live_catalog=True,
+            engine="local",
+            rest=store,
+        ) as stack,
+    ):
+        report("live_far", options.seed, _Far(stack, store, options).figures())
+
+
+class _Far:
+    def __init__(self, stack: Stack, store: FarStore, options: argparse.Namespace) -> None:
+        self._stack, self._store, self._options = stack, store, options
+
+    def figures(self) -> dict[str, Any]:
+        """Without loads, and with them: the difference is what they cost."""
+        stack, options = self._stack, self._options
+        server = stack.serve()
+        stack.wait_until_ready(server)
+        self._store.delay(options.far_ms / 1000)
+        stop = threading.Event()
+        workload = Workload(options.seed, options.rows // KEYS_PER_USER, KEYS_PER_USER)
+        config = stack.settings.kafka.client_config()
+        producer = threading.Thread(
+            target=produce,
+            args=(config, TOPIC, workload, Forgetful()),
+            kwargs={"rate": options.rate, "stop": stop},
+        )
+        producer.start()
+        try:
+            idle = self._asked(lambda: None)
+            seconds: list[float] = []
+            loads = self._asked(lambda: seconds.append(self._load()))
+        finally:
+            stop.set()
+            producer.join()
+        hours = options.seconds / 3_600
+        puts, gets = loads.puts - idle.puts, loads.requests - loads.puts - idle.requests + idle.puts
+        return {
+            "rows": options.rows,
+            "far_ms": options.far_ms,
+            "rate": options.rate,
+            "loads": len(seconds),
+            "load": percentiles_ms(seconds),
+            "files_an_hour": round(self._counted("files_written") / hours),
+            "mb_an_hour": round(self._counted("bytes_written") / hours / 1e6, 1),
+            "puts_an_hour": round(puts / hours),
+            "gets_an_hour": round(gets / hours),
+            "dollars_an_hour": round((puts * PUT_DOLLARS + gets * GET_DOLLARS) / hours, 3),
+        }
+
+    def _asked(self, each_second: Callable[[], None]) -> Asked:
+        """What is asked of the store while something is done each second."""
+        self._store.asked()
+        end = time.monotonic() + self._options.seconds
+        while (began := time.monotonic()) < end:
+            each_second()
+            time.sleep(max(0.0, began + 1 - time.monotonic()))
+        return self._store.asked()
+
+    def _load(self) -> float:
+        began = time.perf_counter()
+        path = f"{self._stack.url}/iceberg/v1/namespaces/app/tables/{TABLE}"
+        httpx.get(path, timeout=SECONDS_MAX).raise_for_status()
+        return time.perf_counter() - began
+
+    def _counted(self, what: str) -> float:
+        return counted(self._stack, f"thermocline_live_{what}_total")
+
+
+def counted(stack: Stack, name: str) -> float:
+    """The sum of a counter of the server."""
+    lines = httpx.get(f"{stack.url}/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
 class _Live:
@@ -110,11 +208,7 @@ class _Live:
         return bool(status["read_point"]["end"] == ends.to_dict())
 
     def _files(self) -> int:
-        text = httpx.get(f"{self._stack.url}/metrics").text
-        lines = [
-            line for line in text.splitlines() if line.startswith("thermocline_live_files_written_total")
-        ]
-        return sum(int(float(line.rpartition(" ")[2])) for line in lines)
+        return int(counted(self._stack, "thermocline_live_files_written_total"))
 
     def _maker(self, server: Command) -> psutil.Process:
         children = psutil.Process(server.process.pid).children(recursive=True)

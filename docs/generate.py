@@ -207,6 +207,11 @@ SETTINGS: Final[Mapping[str, str]] = {
         "from the hot tier of `thermocline serve` (`server`)."
     ),
     "views.server": "Name of the Trino catalog that reads from the server's endpoint.",
+    "views.live": "What Trino calls the catalog of the server's live tables.",
+    "views.live_uri": (
+        "Where Trino reaches the live catalog, such as `https://server.example/iceberg`. By default it is at "
+        "`serving.host` and `serving.port`."
+    ),
     "views.server_address": (
         "HOST:PORT at which Trino reaches the server's endpoint. Default: `serving.trino.host` and "
         "`serving.trino.port`."

@@ -591,6 +591,7 @@ LINES: Final[dict[str, Line]] = {
     "render-completed": Line("what no hot record sets is not shown as null over a cold row", NEVER, "views/test_render_server.py::test_columns_that_no_hot_record_sets_are_those_of_the_cold_row"),
     "render-completed-by-key": Line("nor in the view by key", NEVER, "views/test_render_server.py::test_columns_that_no_hot_record_sets_are_those_of_the_cold_row"),
     "trino-kept-columns": Line("the server says which columns no hot record sets", ("absent.get(name, none)", "none"), "serving/trino/test_endpoint.py::test_of_records_that_set_only_some_columns_the_others_are_named"),
+    "access-live": Line("nobody but the publisher reads live tables past the views", ("re.escape(names.publisher)", "'.*'"), "views/test_access.py::test_only_the_publisher_reads_live_tables"),
     "access-server": Line("nobody but the publisher reads hot rows past the views", ("re.escape(names.publisher)", "'.*'"), "views/test_render_server.py::test_trino_gets_a_catalog_on_the_endpoint_that_the_publisher_alone_may_read"),
     "hot-view-unservable": Line("hot rows that need the rows below them have no live view", NEVER, "serving/trino/test_blocks.py::test_rows_that_the_server_can_not_show_by_themselves_have_no_live_view"),
     "trino-token-of-this-process": Line("a query that an earlier process may have given a state gets no other one", NEVER, "serving/trino/test_endpoint.py::test_a_token_from_before_the_process_or_from_ahead_of_its_clock_is_refused"),

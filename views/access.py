@@ -30,6 +30,7 @@ class Names:
         lake: The Iceberg catalog.
         kafka: The Kafka catalog.
         server: The catalog on the server's endpoint for Trino; None where there is none.
+        live: The catalog of the server's live tables; None where there is none.
         publisher: The user that publishes the views; they run with its rights.
         admin: A user that may do everything, if there shall be one.
     """
@@ -39,6 +40,7 @@ class Names:
     publisher: str = "thermocline"
     admin: str | None = None
     server: str | None = None
+    live: str | None = None
 
 
 def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> str:
@@ -61,6 +63,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
                 "privileges": ["SELECT", "GRANT_SELECT"],
             },
             *_server_rules(names),
+            *_live_rules(names, tables),
             {"catalog": "system", "schema": _SYSTEM_SCHEMAS, "privileges": ["SELECT"]},
             {"privileges": []},
         ],
@@ -73,7 +76,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
 
 def _catalogs(names: Names) -> list[dict[str, Any]]:
     publisher = re.escape(names.publisher)
-    catalogs = "|".join(filter(None, (names.lake, names.kafka, names.server)))
+    catalogs = "|".join(filter(None, (names.lake, names.kafka, names.server, names.live)))
     return [
         *_of_admin(names, allow="owner"),
         # To grant what it reads it needs a whole catalog; what it may do with the tables is said below.
@@ -116,6 +119,23 @@ def _server_rules(names: Names) -> list[dict[str, Any]]:
     # safety: access-server
     publisher, privileges = re.escape(names.publisher), ["SELECT", "GRANT_SELECT"]
     return [{"user": publisher, "catalog": names.server, "schema": HOT_SCHEMA, "privileges": privileges}]
+
+
+def _live_rules(names: Names, tables: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The publisher alone reads live tables, which have all rows; views over them may show some."""
+    if names.live is None:
+        return []
+    # safety: access-live
+    place = {"user": re.escape(names.publisher), "catalog": names.live}
+    return [
+        {
+            **place,
+            "schema": re.escape(schema),
+            "table": rf"{re.escape(table)}(@[a-z0-9-]+)?(\$.+)?",
+            "privileges": ["SELECT", "GRANT_SELECT"],
+        }
+        for schema, table in tables
+    ]
 
 
 def _of_admin(names: Names, **rights: Any) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ from thermocline.views.limits import resource_groups, session_properties
 from thermocline.views.properties import rendered
 from thermocline.views.topics import SCHEMA, description, table_name
 
+LIVE_PREFIX: Final = "/iceberg"
+"""Of the live catalog, on the server's port."""
 _CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -48,7 +50,11 @@ class TrinoFiles:
 
 def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
     """Gives the files for all tables of the configuration. Asks nobody."""
-    names = replace(names or Names(), server=settings.views.server if is_served(settings) else None)
+    names = replace(
+        names or Names(),
+        server=settings.views.server if is_served(settings) else None,
+        live=settings.views.live if settings.serving.catalog.enabled else None,
+    )
     _check_names(names)
     topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
     lake = lake_properties(settings.catalog, names.lake)
@@ -70,6 +76,11 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
             if names.server
             else {}
         ),
+        **(
+            {f"catalog/{names.live}.properties": rendered(live_properties(settings, lake.plain))}
+            if names.live
+            else {}
+        ),
         "kafka-client.properties": rendered(client.plain),
         **_switched_on("access-control", {"access-control.name": "file"}, "security.config-file"),
         "access-control.json": rules(names, [table.identifier for table in settings.tables.values()], topics),
@@ -88,7 +99,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
 
 def _check_names(names: Names) -> None:
     """Raises `ConfigInvalid` for a catalog whose name, as that of a file, would lead out of the folder."""
-    catalogs = (name for name in (names.lake, names.kafka, names.server) if name is not None)
+    catalogs = (name for name in (names.lake, names.kafka, names.server, names.live) if name is not None)
     problems = tuple(
         f"{json_text(name)} is not the name of a catalog of Trino: it takes letters, digits, _ and -"
         for name in catalogs
@@ -172,6 +183,14 @@ def server_properties(settings: Settings) -> dict[str, str]:
         "trino.thrift.client.request-timeout": "30s",
         **{f"trino.thrift.client.ssl.{name}": value for name, value in tls.items()},
     }
+
+
+def live_properties(settings: Settings, lake: Mapping[str, str]) -> dict[str, str]:
+    """Gives the properties of the catalog of live tables, whose files are where those of the lake are."""
+    serving = settings.serving
+    uri = settings.views.live_uri or f"http://{serving.host}:{serving.port}{LIVE_PREFIX}"
+    store = {name: value for name, value in lake.items() if not name.startswith("iceberg.")}
+    return store | {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri}
 
 
 def _switched_on(name: str, manager: Mapping[str, str], setting: str | None = None) -> dict[str, str]:

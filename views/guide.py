@@ -14,7 +14,8 @@ def guide(names: Names, topics: Iterable[str], secrets: Iterable[str], left_out:
     return _TEXT.format(
         lake=names.lake,
         kafka=names.kafka,
-        server=_SERVER.format(server=names.server) if names.server else "",
+        server=(_SERVER.format(server=names.server) if names.server else "")
+        + (_LIVE.format(live=names.live) if names.live else ""),
         publisher=names.publisher,
         tag=LIVE_TAG,
         topics=_listed(f"`{names.kafka}.{SCHEMA}.{table_name(topic)}`: topic `{topic}`" for topic in topics),
@@ -28,6 +29,7 @@ def _listed(lines: Iterable[str]) -> str:
 
 
 _SERVER = "| `catalog/{server}.properties` | the endpoint of `serve`; needs the plugin `thrift` |\n"
+_LIVE = "| `catalog/{live}.properties` | the live tables of `serve` |\n"
 
 _TEXT = """\
 # Files for Trino

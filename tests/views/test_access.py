@@ -10,7 +10,7 @@ import pytest
 
 from thermocline.views.access import Names, rules
 
-NAMES = Names()
+NAMES = Names(live="live")
 RULES: dict[str, list[dict[str, Any]]] = json.loads(
     rules(NAMES, ["app.profiles", "app.profiles_at_home", "app.b"], ["profiles", "b"])
 )
@@ -62,3 +62,12 @@ def test_only_the_publisher_reads_the_log_and_the_table_and_writes_to_neither() 
 
 def test_nobody_sees_the_text_of_others_queries() -> None:
     assert first("queries", user=ANALYST)["allow"] == ["execute"]
+
+
+@pytest.mark.parametrize("table", ["profiles", "profiles$files", "profiles@one-0123456789abcdef"])
+def test_only_the_publisher_reads_live_tables(table: str) -> None:
+    """They have all rows, past a row filter of the views over them."""
+    assert rights(ANALYST, "live", "app", table) == set()
+    assert first("catalogs", user=ANALYST, catalog="live")["allow"] == "none"
+    assert rights(NAMES.publisher, "live", "app", table) == {"SELECT", "GRANT_SELECT"}
+    assert rights(NAMES.publisher, "live", "app", "other") == set()

@@ -12,6 +12,7 @@ import pytest
 from thermocline.cli.entry import run
 from thermocline.errors import BadParameter
 from thermocline.settings import CatalogSettings, KafkaSettings, PassThrough, Settings, TableSettings
+from thermocline.settings.model import LiveCatalogSettings
 from thermocline.views.access import Names
 from thermocline.views.config import TrinoFiles, trino_files, write_files
 from thermocline.views.topics import table_name
@@ -103,6 +104,27 @@ def test_every_topic_has_one_description_and_no_decoder(trino: TrinoFiles) -> No
     assert set(catalog["kafka.table-names"].split(",")) == set(described)
     assert {found["topicName"] for found in described.values()} == {"profiles", "More.Profiles"}
     assert all(set(found) == {"tableName", "schemaName", "topicName"} for found in described.values())
+
+
+def test_live_tables_have_a_catalog_whose_files_are_reached_like_those_of_the_lake() -> None:
+    live = LiveCatalogSettings(enabled=True)
+    serving = SETTINGS.serving.model_copy(update={"catalog": live})
+    with_live = SETTINGS.model_copy(update={"serving": serving})
+    written = trino_files(with_live)
+    assert properties(written.files["catalog/live.properties"]) == {
+        "connector.name": "iceberg",
+        "iceberg.catalog.type": "rest",
+        "iceberg.rest-catalog.uri": "http://127.0.0.1:8080/iceberg",
+        "fs.native-s3.enabled": "true",
+        "s3.endpoint": "http://store:9000",
+        "s3.path-style-access": "true",
+        "s3.aws-access-key": "${ENV:TRINO_LAKE_S3_AWS_ACCESS_KEY}",
+        "s3.aws-secret-key": "${ENV:TRINO_LAKE_S3_AWS_SECRET_KEY}",
+    }
+    views = with_live.views.model_copy(update={"live": "now", "live_uri": "https://server/iceberg"})
+    elsewhere = trino_files(with_live.model_copy(update={"views": views})).files["catalog/now.properties"]
+    assert properties(elsewhere)["iceberg.rest-catalog.uri"] == "https://server/iceberg"
+    assert "catalog/live.properties" not in trino_files(SETTINGS).files
 
 
 @pytest.mark.parametrize(

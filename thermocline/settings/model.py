@@ -222,6 +222,7 @@ class SqlSettings(Section):
 class ViewsSettings(Section):
     """The views in Trino. ``lake``, ``kafka`` and ``server`` are what Trino calls its catalogs.
 
+    So is ``live``, the catalog of the server's live tables, which Trino reaches at ``live_uri``.
     ``hot`` is where the live views read hot rows: from Kafka, or from ``serve`` at ``server_address``.
     ``server_ca_file`` and ``server_key_file`` are PEM files of Trino's machine, where that speaks TLS.
     """
@@ -234,6 +235,8 @@ class ViewsSettings(Section):
     kafka: Annotated[str, Field(min_length=1)] = "kafka"
     hot: Literal["kafka", "server"] = "kafka"
     server: Annotated[str, Field(min_length=1)] = "hot"
+    live: Annotated[str, Field(min_length=1)] = "live"
+    live_uri: Annotated[str, Field(pattern=r"^https?://[^/@]+/.*$")] | None = None
     server_address: _Address | None = None
     server_ca_file: Annotated[str, Field(min_length=1)] | None = None
     server_key_file: Annotated[str, Field(min_length=1)] | None = None
