@@ -24,7 +24,7 @@ from tests.torture.faults import Faults, Heal, Site
 from tests.torture.judge import Findings, Judge
 from tests.torture.ledger import Ledger
 from tests.torture.plan import KINDS, Fault, Round, rounds
-from tests.torture.readers import REFUSALS, Readers, batch, connect, extract
+from tests.torture.readers import REFUSALS, EngineRefused, Readers, batch, connect, extract, live
 from tests.torture.supervisor import Supervisor
 from tests.torture.traffic import Traffic
 from thermocline.dev.stack import TABLE, TOPIC, Stack, StackOptions
@@ -91,7 +91,7 @@ class Episode:
         found_before = len(self._findings.lines)
         with ExitStack() as undo:
             site, judge = self._open(undo)
-            readers = Readers(site.stack.url, site.traffic, judge, self._findings, self._seed)
+            readers = Readers(site.stack.url, _store(site), site.traffic, judge, self._findings, self._seed)
             faults = Faults(site)
             _wait_for(lambda: len(site.traffic.acknowledged_end) == site.partitions, lambda: "no load")
             self._settle(site, judge)
@@ -124,6 +124,7 @@ class Episode:
                 lease_seconds=LEASE_SECONDS,
                 engine="spark" if lake is None else "local",
                 rest=lake,
+                has_live_catalog=True,
             ),
         )
         _configure(stack, drawn)
@@ -228,12 +229,13 @@ class Episode:
             try:
                 with connect(site.stack.url) as client:
                     judge.take(extract(client, "settled"))
-            except REFUSALS as error:
+                judge.take(live(site.stack.url, _store(site), "settled"))
+            except (*REFUSALS, EngineRefused) as error:
                 asked.append(str(error))
                 return False
             return True
 
-        _wait_for(is_answered, lambda: f"no extract: {asked[-1:]}")
+        _wait_for(is_answered, lambda: f"no extract, or no live table: {asked[-1:]}")
 
     def _compare_table(self, site: Site) -> None:
         table = table_of(site.stack)
@@ -334,8 +336,15 @@ def _configure(stack: Stack, drawn: random.Random) -> None:
     text = stack.config_path.read_text()
     columns = f"[tables.{TABLE}.columns]"
     text = text.replace(columns, "\n".join([*choices, "", columns]))
+    text = text.replace("[serving.catalog]\n", "[serving.catalog]\nfiles_seconds = 60\n")
     stack.config_path.write_text(text + hurried.SETTINGS)
     print(json.dumps(choices), flush=True)
+
+
+def _store(site: Site) -> dict[str, str]:
+    """How an engine reaches the table's files."""
+    properties = site.stack.settings.catalog.properties
+    return {name: value for name, value in properties.items() if name.startswith("s3.")}
 
 
 def _wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:

@@ -1,4 +1,4 @@
-"""Who reads all the time: sessions of lookups, some asking for what they know of, and one of extracts."""
+"""Who reads all the time: lookups, some asking for what they know of, extracts, and the live catalog."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import ServiceUnavailableError
+from requests import RequestException
 
 from tests.torture.judge import ANY, Answer, Findings, Judge
 from tests.torture.ledger import Entity
@@ -32,20 +35,40 @@ from thermocline.rules.seam import Seam
 SESSIONS: Final = 3
 PAUSE_SECONDS: Final = 0.03
 EXTRACT_PAUSE_SECONDS: Final = 4.0
+LOAD_PAUSE_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 0.1
 WITH_READ_AFTER: Final = 0.2
 # A connection of its own now and then, so that a session meets every API worker.
 NEW_CONNECTION: Final = 0.02
+COLUMNS: Final = ("app_id", "user_id", "key", "value", "updated_at")
 # A server may say these while something is broken: they pass by themselves.
 REFUSALS: Final = (NotReady, ReadAfterTimeout, ServerUnreachable, StorageFailed)
+
+
+class EngineRefused(Exception):
+    """An engine could not load a live table, or not reach its files; as ``code`` it is counted."""
+
+    def __init__(self, code: str, error: Exception) -> None:
+        super().__init__(f"{code}: {error}")
+        self.code = code
 
 
 class Readers:
     """Sessions against one server, until they are stopped."""
 
-    def __init__(self, url: str, traffic: Traffic, judge: Judge, findings: Findings, seed: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        store: Mapping[str, str],
+        traffic: Traffic,
+        judge: Judge,
+        findings: Findings,
+        seed: int,
+    ) -> None:
+        """``store`` are the properties by which an engine reaches the table's files; none for a folder."""
         self.refused: Counter[str] = Counter()
         self._url = url
+        self._store = store
         self._traffic = traffic
         self._judge = judge
         self._findings = findings
@@ -57,6 +80,7 @@ class Readers:
             for n in range(SESSIONS)
         ]
         self._threads.append(threading.Thread(target=self._extract, daemon=True))
+        self._threads.append(threading.Thread(target=self._load, daemon=True))
 
     def start(self) -> None:
         """Begins to read."""
@@ -85,10 +109,14 @@ class Readers:
             with connect(self._url) as client:
                 self._try(lambda: extract(client, "extracts"))
 
+    def _load(self) -> None:
+        while not self._stop.wait(LOAD_PAUSE_SECONDS):
+            self._try(lambda: live(self._url, self._store, "live catalog"))
+
     def _try(self, ask: Callable[[], Answer]) -> None:
         try:
             answer = ask()
-        except REFUSALS as error:
+        except (*REFUSALS, EngineRefused) as error:
             self.refused[error.code] += 1
             self._stop.wait(RETRY_SECONDS)
         except ThermoclineError as error:
@@ -132,6 +160,23 @@ def extract(client: Client, session: str) -> Answer:
     point = client.extract(TABLE, None, "arrow", sink, lambda _: None)
     rows = pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()
     return Answer(session, "extract", None, rows, point)
+
+
+def live(url: str, store: Mapping[str, str], session: str) -> Answer:
+    """The whole table as PyIceberg reads it by the live catalog. Raises `EngineRefused`."""
+    try:
+        catalog = RestCatalog("live", uri=f"{url}/iceberg", **store)
+        table = catalog.load_table(f"app.{TABLE}")
+    except (ServiceUnavailableError, RequestException) as error:
+        raise EngineRefused("live-load", error) from error
+    try:
+        rows = table.scan(selected_fields=COLUMNS).to_arrow().to_pylist()
+    except OSError as error:
+        if not store:
+            raise ValueError(f"a file of a live table can't be read: {error}") from error
+        raise EngineRefused("live-store", error) from error  # the store fails on purpose
+    point = ReadPoint.parse(table.properties["thermocline.read-point"])
+    return Answer(session, "live", None, rows, point)
 
 
 def read_after(floor: Seam) -> str | None:
