@@ -31,17 +31,21 @@ LOAD_UNTIL: Final = "thermocline.load-until-ms"
 """And until when, in milliseconds since 1970."""
 LIVE_SUMMARY: Final = "thermocline.live"
 _GZIP: Final = b"\x1f\x8b"
+_COLLECTS: Final = "gc.enabled"
+"""Of the table's properties: by it, Iceberg's libraries delete no file that they take for one of nobody's."""
 _WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.folder-storage.path")
 
 
 def table_metadata(io: FileIO, location: str) -> dict[str, Any]:
     """A metadata file of a table, as it is: PyIceberg 0.12 writes none of format version 3.
 
-    Raises `OSError` where it can't be read.
+    But the last of the files that it says were before it is it itself: whoever looks for files that nobody
+    needs would not find it in what is made of it, and delete it. Raises `OSError` where it can't be read.
     """
     content = read_file(io, location)
     found: dict[str, Any] = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
-    return found
+    itself = {"metadata-file": location, "timestamp-ms": found["last-updated-ms"]}
+    return found | {"metadata-log": [*found.get("metadata-log", []), itself]}  # safety: live-metadata-file
 
 
 def live_metadata(
@@ -54,8 +58,8 @@ def live_metadata(
 ) -> dict[str, Any]:
     """The metadata, as JSON has it, of a table whose newest snapshot is ``written``.
 
-    It is ``below`` where nothing is hot. All else is the table's own, but for what would make a writer write
-    beside the table's files.
+    It is ``below`` where nothing is hot. All else is the table's own, but for what would make others write
+    beside its files, or delete some.
     """
     table = dict(metadata)
     history = [one for one in table["snapshots"] if one["timestamp-ms"] <= below.timestamp_ms]
@@ -96,9 +100,9 @@ def live_metadata(
         "properties": {
             **table.get("properties", {}),
             **_read_only(table["location"]),
+            _COLLECTS: "false",  # safety: live-no-collection
             READ_POINT: read_point.to_header(),
         },
-        "metadata-log": [],
     }
     log = [one for one in table.get("snapshot-log", []) if one["snapshot-id"] in kept - {current}]
     return table | {

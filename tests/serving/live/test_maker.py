@@ -121,6 +121,20 @@ def test_a_writer_finds_no_place_to_write_to(maker: SnapshotMaker) -> None:
     )
 
 
+def test_who_looks_for_files_that_nobody_needs_finds_no_metadata_file_among_them(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    own = {"metadata-file": "file:///before", "timestamp-ms": 1}
+    table.metadata["metadata-log"] = [own]
+    metadata = json.loads(maker.current().metadata)
+    read = {
+        "metadata-file": table.open().metadata_location,
+        "timestamp-ms": table.metadata["last-updated-ms"],
+    }
+    assert metadata["metadata-log"] == [own, read]
+    assert metadata["properties"]["gc.enabled"] == "false"
+
+
 def test_where_nothing_is_hot_it_is_the_tables_own_snapshot(real: Callable[..., RealTable]) -> None:
     table = real()
     produce(table.world, "cold", "committed")

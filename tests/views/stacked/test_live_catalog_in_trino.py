@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from trino.exceptions import TrinoQueryError
@@ -87,6 +91,27 @@ def test_a_live_table_has_every_type_before_and_after_a_commit(stack: Stack) -> 
             ask(stack, f"DELETE FROM {place} WHERE user_id = 'u1'", TRINO_ADMIN)
         with pytest.raises(TrinoQueryError):
             ask(stack, f"DROP TABLE {place}", TRINO_ADMIN)
+        assert live.loaded() == live.expected
+
+
+def test_a_search_for_orphans_removes_nothing_of_a_table(stack: Stack) -> None:
+    """Method: all files look old, so that none is spared as one that may be being written."""
+    live = LiveTable(stack, "live_orphans")
+    live.put(0, 1)
+    live.topic.flush()
+    live.ingest()
+    with live.serving():
+        live.put(1, 2)
+        live.topic.flush()
+        wait_for(lambda: live.loaded() == live.expected)
+        folder = Path(live.table().location().removeprefix("file://"))
+        long_ago = time.time() - timedelta(days=30).total_seconds()
+        for path in folder.rglob("*"):
+            os.utime(path, (long_ago, long_ago))
+        before = set(folder.rglob("*.*"))
+        ask(stack, f"ALTER TABLE {LIVE_CATALOG}.app.{live.name} EXECUTE remove_orphan_files", TRINO_ADMIN)
+        assert before - set(folder.rglob("*.*")) == set()
+        live.ingest()
         assert live.loaded() == live.expected
 
 
