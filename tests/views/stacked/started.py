@@ -16,11 +16,9 @@ from thermocline.dev.ports import HOST, ports_of
 from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack, StackOptions
 from thermocline.ingest.table.create import create_table
 from thermocline.settings import ServingSettings, ViewsSettings, load_settings
-from thermocline.settings.model import TrinoEndpointSettings
+from thermocline.settings.model import LiveCatalogSettings, TrinoEndpointSettings
 from thermocline.views.access import Names
 from thermocline.views.config import trino_files, write_files
-from thermocline.views.lake import lake_properties
-from thermocline.views.properties import rendered
 
 FORMATS = [
     replace(variant, format_version=2)
@@ -35,6 +33,7 @@ OF_TESTS = (
         "split",
         "live_typed",
         "live_busy",
+        "live_filtered",
         "hot_typed",
         "hot_partial",
         "hot_shared",
@@ -101,29 +100,26 @@ def _start_trino(stack: Stack) -> None:
         name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
     }
     address, *two = hot_addresses(stack)
-    plain = ViewsSettings(hot="server", server_address=address)
+    live_uri = f"http://{HOST}:{live_port(stack)}/iceberg"
+    plain = ViewsSettings(hot="server", server_address=address, live_uri=live_uri)
     ca, key = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "client.pem")
     in_tls = plain.model_copy(update={"server": HOT_IN_TLS, "server_ca_file": ca, "server_key_file": key})
     of_two = ViewsSettings(hot="server", server=HOT_OF_TWO)
-    serving = ServingSettings(trino=TrinoEndpointSettings(servers=tuple(two)))
+    serving = ServingSettings(
+        trino=TrinoEndpointSettings(servers=tuple(two)), catalog=LiveCatalogSettings(enabled=True)
+    )
     of_tests = {"tables": {TABLE: own, **others}, "serving": serving}
     files, *more = (
         trino_files(stack.settings.model_copy(update={**of_tests, "views": views}), Names(admin=TRINO_ADMIN))
         for views in (plain, in_tls, of_two)
     )
     rights = "access-control.json"
-    of_all = files.files[rights].replace('hot"', f'hot|{HOT_IN_TLS}|{HOT_OF_TWO}"')
+    others_too = f"hot|{HOT_IN_TLS}|{HOT_OF_TWO}"
+    of_all = files.files[rights].replace('"hot"', f'"{others_too}"').replace("|hot|", f"|{others_too}|")
     catalogs = {
         path: one.files[path]
         for name, one in zip((HOT_IN_TLS, HOT_OF_TWO), more, strict=True)
         for path in (f"catalog/{name}.properties",)
     }
-    of_lake = lake_properties(stack.settings.catalog, LIVE_CATALOG).plain
-    store = {name: value for name, value in of_lake.items() if not name.startswith("iceberg.")}
-    live = store | {
-        "iceberg.catalog.type": "rest",
-        "iceberg.rest-catalog.uri": f"http://{HOST}:{live_port(stack)}/iceberg",
-    }
-    catalogs[f"catalog/{LIVE_CATALOG}.properties"] = rendered(live)
     write_files(replace(files, files={**files.files, **catalogs, rights: of_all}), stack.trino.configuration)
     stack.trino.start()

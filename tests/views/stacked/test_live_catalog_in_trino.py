@@ -16,7 +16,7 @@ from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP
 from tests.views.stacked.hot_server import COLUMNS, PARTITIONS, Follower, Rows, Typed, as_rows, of_partition
 from tests.views.stacked.started import LIVE_CATALOG, live_port
-from tests.views.stacked.viewed import ask
+from tests.views.stacked.viewed import PUBLISHER, ask
 from thermocline.dev.stack import TRINO_ADMIN, Command, Stack
 
 pytestmark = pytest.mark.trino
@@ -130,3 +130,29 @@ def test_each_query_is_one_state_under_traffic_and_commits(stack: Stack) -> None
                     follower.follow(of_partition(rows, partition))
             if number % 7 == 6:
                 live.ingest()
+
+
+def test_each_user_sees_his_own_rows_by_a_view_over_a_live_table(stack: Stack) -> None:
+    """The catalog has all rows, so the view's owner alone may use it."""
+    live = LiveTable(stack, "live_filtered")
+    for user in range(4):
+        live.put(user, user)
+    live.topic.flush()
+    live.ingest()
+    place, view = f"{LIVE_CATALOG}.app.{live.name}", f"lake.app.{live.name}_live"
+    with live.serving():
+        ask(
+            stack,
+            f"CREATE VIEW {view} SECURITY DEFINER AS"
+            f" SELECT user_id, {COLUMNS[0]} FROM {place} WHERE user_id = current_user",
+            PUBLISHER,
+        )
+        live.put(1, 1_001)
+        live.put(2, None)
+        live.topic.flush()
+        wait_for(lambda: live.loaded() == live.expected)
+        seen = [ask(stack, f"SELECT user_id FROM {view}", analyst) for analyst in ("u1", "u2")]
+        assert seen == [[("u1",)], []]
+        for analyst in ("u1", "u2"):
+            with pytest.raises(TrinoQueryError, match="Access Denied"):
+                ask(stack, f"SELECT count(*) FROM {place}", analyst)
