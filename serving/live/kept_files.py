@@ -87,6 +87,10 @@ class KeptFiles:
             found = listed_folder(self._io, self.folder, is_recursive=True)
             self._left_behind = [file.path for file in found]
 
+    def look_again(self) -> None:
+        """Find, with the next look, what is there that is not known. For any thread."""
+        self._left_behind = None
+
     def take_old(self) -> list[str]:
         """The files that were last named too long ago, at most `REMOVED_AT_ONCE`; they are not kept any more.
 
@@ -107,7 +111,7 @@ class KeptFiles:
         """Delete files that were taken; those that can't be now, later. For any thread."""
         removed = delete_files(self._io, paths)  # safety: live-files-age
         if removed < len(paths):
-            self._left_behind = None
+            self.look_again()
         measures.LIVE_FILES_REMOVED.labels(self._name).inc(removed)
 
     def _lease(self, below: int, until: float) -> None:

@@ -55,8 +55,9 @@ class Loaded(NamedTuple):
 class Made:
     """A snapshot of a table as of now; ``begun_at``, of the monotonic clock: it holds all read until then.
 
-    ``load`` is the name by which it can be loaded again. ``metadata`` is JSON, and is at ``location``, too.
-    ``paths`` are its files, the metadata's included; ``written`` says how many of them are new.
+    It was made at ``made_at``, and is as of now for longer where nothing came. ``load`` is the name by which
+    it can be loaded again. ``metadata`` is JSON, and is at ``location``, too. ``paths`` are its files, the
+    metadata's included; ``written`` says how many of them are new.
     """
 
     load: str
@@ -67,6 +68,7 @@ class Made:
     paths: tuple[str, ...]
     written: int
     begun_at: float
+    made_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +238,22 @@ class SnapshotMaker:
         try:
             seen = self._seen()
             last = self._made
-            if last is not None and last.read_point == seen.read_point:
+            if last is not None and last.read_point == seen.read_point and self._is_nameable(last, begun_at):
                 return replace(last, written=0, begun_at=begun_at)
             return self._made_of(seen, begun_at)
         except OSError as error:
             raise self._failed(error) from error
 
+    def _is_nameable(self, made: Made, now: float) -> bool:
+        """Whether it can still be loaded by its name for a while."""
+        assert self._files is not None
+        return now - made.made_at < self._files.files_seconds / 4  # safety: live-name-lasts
+
     def _failed(self, error: OSError) -> StorageFailed:
         # What a catalog granted of the store may have ended: the next call asks for the table again.
         self._below = self._overlay = None
+        if self._files is not None:
+            self._files.look_again()  # what was written until then may not have been deleted
         return StorageFailed(table=self.name, detail=first_line(error))
 
     def _loaded(self, load: str, location: str, metadata: bytes) -> Loaded:
@@ -316,6 +325,7 @@ class SnapshotMaker:
             paths=(*overlay.paths(), *contents),
             written=len(written) + len(contents),
             begun_at=begun_at,
+            made_at=begun_at,
         )
 
     def _begun(self, index: ColdIndex) -> _Below:

@@ -272,6 +272,18 @@ def test_an_earlier_load_is_loaded_again_by_its_name_while_its_files_stay(table:
     assert all(Path(path.removeprefix("file://")).exists() for path in first.paths)
 
 
+def test_a_load_can_be_named_for_a_while_however_long_nothing_has_come(table: RealTable) -> None:
+    clock = ManualClock()
+    maker = table.maker(clock)
+    first = maker.current()
+    for _ in range(20):
+        clock.advance(FILES_SECONDS / 10)
+        given = maker.current()
+        clock.advance(FILES_SECONDS / 10)
+        assert given.metadata in maker.again(given.load).answer
+    assert given.load != first.load
+
+
 def test_where_much_is_written_a_snapshot_is_given_for_longer(table: RealTable) -> None:
     clock = ManualClock()
     maker = table.maker(clock, Intervals(1.0, files_per_hour_max=360))
