@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import httpx
 import pytest
 import uvicorn
 
+from tests.environments import python_with
 from tests.serving.wire import served_app
 from thermocline.rules.definition import LiveTable
 from thermocline.serving.http.app import create_app
@@ -27,7 +27,6 @@ from thermocline.serving.read.tables import Tables
 from thermocline.settings import ServingSettings
 
 CALLERS: Final = Path(__file__).parent / "openapi_client"
-ROOT: Final = Path(__file__).parents[3]
 # What each caller prints: values, the code of a missing row, rows of a batch, rows extracted, tables.
 CALLED: Final = [["cold"] * 4, "row-not-found", [4, 0], 4, ["profiles"]]
 
@@ -127,14 +126,13 @@ def test_a_client_made_by_openapi_python_client_calls_the_server(url: str, tmp_p
     (tmp_path / "openapi.json").write_text(httpx.get(f"{url}/openapi.json").text)
     settings = tmp_path / "settings.yaml"
     settings.write_text("package_name_override: thermocline_openapi\npost_hooks: []\n")
-    _run([sys.executable, "-m", "venv", "venv"], tmp_path)
-    locked = str(ROOT / "requirements" / "openapi-client.txt")
-    _run(["venv/bin/pip", "install", "-q", "--require-hashes", "-r", locked], tmp_path)
-    generate = ["venv/bin/openapi-python-client", "generate", "--path", "openapi.json", "--meta", "none"]
+    python = str(python_with("openapi-client.txt"))
+    generate = [python, "-m", "openapi_python_client"]
+    generate += ["generate", "--path", "openapi.json", "--meta", "none"]
     generate += ["--config", str(settings), "--output-path", "thermocline_openapi", "--fail-on-warning"]
     _run(generate, tmp_path)
     shutil.copy(CALLERS / "call.py", tmp_path)
-    assert json.loads(_run(["venv/bin/python", "call.py", url], tmp_path)) == CALLED
+    assert json.loads(_run([python, "call.py", url], tmp_path)) == CALLED
 
 
 @pytest.mark.full
