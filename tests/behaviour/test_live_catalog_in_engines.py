@@ -191,6 +191,13 @@ class LiveTable:
         wait_for(is_loaded)
         return newest
 
+    def load(self) -> str:
+        """The name of the newest load."""
+        path = f"/iceberg/v1/namespaces/app/tables/{self.name}"
+        properties = self._lake.stack.get(path)[1]["metadata"]["properties"]
+        name: str = properties["thermocline.load"]
+        return name
+
     def extracted(self) -> Rows:
         """An extract of the server, of all that was written."""
         url = f"{self._lake.stack.url}/v1/tables/{self.name}/extract"
@@ -411,7 +418,7 @@ def spark(lake: Lake, session: SparkSession) -> Spark:
     return Spark(session, f"{lake.stack.url}/iceberg")
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=VERSIONS_IN_FULL)
 def table(lake: Lake, request: pytest.FixtureRequest) -> LiveTable:
     number: int = request.param
     return lake.tables[number]
@@ -461,7 +468,6 @@ def test_engines_show_what_was_written_through_commits_an_alteration_and_more_bu
     table.check(engines, 6)
 
 
-@pytest.mark.parametrize("table", VERSIONS_IN_FULL, indirect=True)
 def test_both_sides_of_a_join_are_one_snapshot_while_records_are_written(
     table: LiveTable, duckdb: DuckDB, spark: Spark
 ) -> None:
@@ -518,7 +524,6 @@ CHANGES_OF_SPARK = (
 REFUSALS = ("read-only", "/dev/null", "Server does not support endpoint", "GC is disabled")
 
 
-@pytest.mark.parametrize("table", VERSIONS_IN_FULL, indirect=True)
 def test_no_statement_changes_a_table_or_leaves_a_file_or_removes_one(
     lake: Lake, table: LiveTable, duckdb: DuckDB, spark: Spark
 ) -> None:
@@ -534,6 +539,36 @@ def test_no_statement_changes_a_table_or_leaves_a_file_or_removes_one(
             assert any(words in str(failed.value) for words in REFUSALS), (statement, failed.value)
             assert lake.files() == before, (engine.name, statement)
     table.check([duckdb, spark])
+
+
+def test_an_earlier_load_is_read_again_by_its_name_in_any_engine(
+    table: LiveTable, duckdb: DuckDB, spark: Spark
+) -> None:
+    table.put(8, ODD)
+    earlier = table.extracted()
+    load = table.load()
+    table.put(8, LOWEST)
+    later = table.extracted()
+    assert later != earlier
+    for engine, place in (
+        (duckdb, f'live.app."{table.name}@{load}"'),
+        (spark, f"live.app.`{table.name}@{load}`"),
+    ):
+        assert table.shown(engine, place) == earlier, engine.name
+        assert table.shown(engine) == later, engine.name
+
+
+def test_the_metadata_of_a_live_table_is_a_file_that_engines_open(
+    table: LiveTable, duckdb: DuckDB, spark: Spark
+) -> None:
+    table.put(9, ODD)
+    table.check([duckdb, spark], 9)
+    snapshots = len(duckdb.ask(f"SELECT * FROM iceberg_snapshots({table.place})"))
+    assert len(spark.ask(f"SELECT snapshot_id FROM {table.place}.snapshots")) == snapshots
+    assert {row["name"] for row in spark.ask(f"SELECT name FROM {table.place}.refs")} == {"main", "committed"}
+    for name in ("history", "partitions", "files", "entries", "manifests", "metadata_log_entries"):
+        assert spark.ask(f"SELECT * FROM {table.place}.{name}"), name
+    assert duckdb.ask(f"SELECT * FROM iceberg_metadata({table.place})")
 
 
 def test_a_time_of_day_is_shown_by_duckdb_and_spark_has_no_type_for_it(
