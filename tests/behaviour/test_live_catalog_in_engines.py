@@ -36,8 +36,7 @@ from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.local_files
 
-VERSIONS = (pytest.param(0, id="v2"), pytest.param(1, id="v3"))
-VERSIONS_IN_FULL = (pytest.param(0, id="v2", marks=pytest.mark.full), VERSIONS[1])
+VERSIONS = (pytest.param(0, id="v2", marks=pytest.mark.full), pytest.param(1, id="v3"))
 PARTITIONS = 2
 KEY = ("app_id", "user_id", "day")
 DAY = date(2026, 1, 1)
@@ -418,7 +417,7 @@ def spark(lake: Lake, session: SparkSession) -> Spark:
     return Spark(session, f"{lake.stack.url}/iceberg")
 
 
-@pytest.fixture(params=VERSIONS_IN_FULL)
+@pytest.fixture(params=VERSIONS)
 def table(lake: Lake, request: pytest.FixtureRequest) -> LiveTable:
     number: int = request.param
     return lake.tables[number]
