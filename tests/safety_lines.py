@@ -641,6 +641,7 @@ LINES: Final[dict[str, Line]] = {
     "live-reads-after": Line("a load without the records asked for is refused", NEVER, "serving/live/test_maker.py::test_who_wrote_a_record_gets_a_snapshot_that_has_it_or_none"),
     "live-load-until": Line("an earlier load is not given while its files may go", NEVER, "serving/live/test_maker.py::test_an_earlier_load_is_loaded_again_by_its_name_while_its_files_stay"),
     "live-name-lasts": Line("a load can be named though nothing has come for long", ("now - made.made_at < self._files.files_seconds / 4", "True"), "serving/live/test_maker.py::test_a_load_can_be_named_for_a_while_however_long_nothing_has_come"),
+    "live-loads-bounded": Line("loads of a table whose store hangs do not pile up", NEVER, "serving/live/test_channel.py::test_where_too_many_wait_for_a_table_the_next_is_told_and_other_tables_go_on"),
     "live-files-per-hour": Line("no more files are written than are permitted", ("made.written * _HOUR_SECONDS / self.files_per_hour_max", "0.0"), "serving/live/test_maker.py::test_where_much_is_written_a_snapshot_is_given_for_longer"),
     "live-own-keys-stay": Line("the server's own keys of the store are told to nobody", ("and self._ours.get(name) != value", ""), "serving/live/test_passed_on.py::test_only_what_the_catalog_says_of_the_store_is_told"),
     "live-grant-in-force": Line("a grant that may have run out is not passed on", NEVER, "serving/live/test_passed_on.py::test_where_the_catalog_is_down_the_last_grant_goes_on_for_as_long_as_it_may"),

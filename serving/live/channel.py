@@ -10,10 +10,11 @@ import asyncio
 import logging
 import pickle
 import socketserver
+from collections import Counter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from thermocline.errors import InternalError, NotReady, ThermoclineError
+from thermocline.errors import InternalError, NotReady, ServerBusy, ThermoclineError
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Asked", "Listening", "LiveChannel"]
 
+WAITING_MAX: Final = 100
+"""Loads of one table in one API worker: each takes a connection and, where snapshots are made, a thread."""
 _LENGTH: Final = Struct(">Q")
 
 
@@ -42,9 +45,23 @@ class LiveChannel:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._waiting: Counter[str] = Counter()
 
     async def ask(self, asked: Asked) -> Loaded:
-        """What a load is told. Raises what `SnapshotMaker` raises; `NotReady` where nobody answers."""
+        """What a load is told.
+
+        Raises what `SnapshotMaker` raises; `NotReady` where nobody answers, and `ServerBusy` where too many
+        wait for a snapshot of the table, as when its store does not answer.
+        """
+        if self._waiting[asked.table] >= WAITING_MAX:  # safety: live-loads-bounded
+            raise ServerBusy.of_loads(asked.table, WAITING_MAX)
+        self._waiting[asked.table] += 1
+        try:
+            return await self._ask(asked)
+        finally:
+            self._waiting[asked.table] -= 1
+
+    async def _ask(self, asked: Asked) -> Loaded:
         try:
             reader, writer = await asyncio.open_unix_connection(self._path)
             try:

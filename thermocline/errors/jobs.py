@@ -13,7 +13,8 @@ class ServerBusy(RequestError):
     """Too many requests of this kind are waiting already.
 
     Each API process lets a limited number of entities wait for files of the same disk or bucket; lookups
-    whose rows are in memory are still answered. A server streams serving.extracts_max extracts at once, runs
+    whose rows are in memory are still answered. It lets as many engines wait for a snapshot of a live table.
+    A server streams serving.extracts_max extracts at once, runs
     one extract job at a time, and lets serving.extracts_waiting_max of each kind wait. A longer queue would
     only delay every answer, including those that nobody waits for any more.
 
@@ -36,6 +37,12 @@ class ServerBusy(RequestError):
     def of_lookups(cls, table: str, waiting_max: int) -> Self:
         """Entities that wait for files."""
         full = f"{waiting_max} entities are already waiting for rows in files"
+        return cls(table=table, full=full, setting="serving.workers")
+
+    @classmethod
+    def of_loads(cls, table: str, waiting_max: int) -> Self:
+        """Engines that wait for a snapshot of the live catalog."""
+        full = f"{waiting_max} engines are already waiting for a snapshot of it"
         return cls(table=table, full=full, setting="serving.workers")
 
     @classmethod

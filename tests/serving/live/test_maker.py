@@ -275,7 +275,7 @@ def test_an_earlier_load_is_loaded_again_by_its_name_while_its_files_stay(table:
 def test_a_load_can_be_named_for_a_while_however_long_nothing_has_come(table: RealTable) -> None:
     clock = ManualClock()
     maker = table.maker(clock)
-    first = maker.current()
+    first = given = maker.current()
     for _ in range(20):
         clock.advance(FILES_SECONDS / 10)
         given = maker.current()
