@@ -41,7 +41,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.failpoints import failstep
 from thermocline.iceberg.catalog import load_table
-from thermocline.iceberg.files import deleted_on_error, open_input
+from thermocline.iceberg.files import deleted_on_error, new_file, open_input
 from thermocline.process.logs import fields
 from thermocline.rules.headers import HeadersUnreadable
 
@@ -194,7 +194,7 @@ def write_quarantine_file(io: FileIO, location: str, records: Iterable[pa.Table]
     with (
         deleted_on_error(io, [path]),
         failstep("quarantine.write-file"),
-        io.new_output(path).create() as sink,
+        new_file(io, path) as sink,
         pq.ParquetWriter(sink, SCHEMA, compression="zstd") as writer,
     ):
         for some in records:

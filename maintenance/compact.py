@@ -24,7 +24,7 @@ import pyarrow as pa
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.file_buckets import FileBucket
-from thermocline.iceberg.files import deleted_on_error
+from thermocline.iceberg.files import deleted_on_error, new_file
 from thermocline.maintenance.merge import ORIGIN, merged_rows
 from thermocline.rules.keys import buckets
 
@@ -89,7 +89,7 @@ class CompactionTask:
         moves = f"{self.moves_location}/{stem}.arrow"
         stem_path = f"{self.data_location}/bucket={self.bucket}/{stem}"
         with deleted_on_error(self.io, [moves]) as begun:
-            with self.io.new_output(moves).create() as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
+            with new_file(self.io, moves) as sink, pa.ipc.new_file(sink, MOVES_SCHEMA) as placed:
                 added = self._written(placed, stem_path, begun)
             failpoint("compact.done")
         return Compacted(self.bucket, self.files, added, moves)

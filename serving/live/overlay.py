@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NewRecords", "Overlay"]
 
-_BUCKETS_AT_ONCE: Final = 4
+_BUCKETS_AT_ONCE: Final = 8
 """On an object store each waits for a few answers, one after the other; in memory are the rows of so many."""
 
 

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+OF_UNIQUE_NAMES = (".parquet", ".puffin", ".avro", ".arrow")
+"""Nobody writes such a file twice, and nobody asks whether there is one."""
 Edge = Callable[[str, Callable[[], Exception] | None], None]
 
 
@@ -101,7 +103,8 @@ class _Output:
 
     def create(self, overwrite: bool = False) -> _Sink:
         self._io.ask("store write")
-        if not overwrite and self.location in self._io.objects:
+        is_one_of_its_own = self.location.endswith(OF_UNIQUE_NAMES)
+        if (not overwrite or is_one_of_its_own) and self.location in self._io.objects:
             raise FileExistsError(self.location)
         return _Sink(self._io, self.location)
 

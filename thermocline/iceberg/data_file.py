@@ -16,6 +16,7 @@ from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import UNPLACED, FileBucket
+from thermocline.iceberg.files import new_file
 from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import footer_entry
 from thermocline.iceberg.tombstones import NO_TOMBSTONES, Tombstones
@@ -89,7 +90,7 @@ class DataFileWriter:
         self._path = path
         self._definition = definition
         self._schema = definition.iceberg_schema()
-        self._sink = io.new_output(path).create()
+        self._sink = new_file(io, path)
         self._parquet: pq.ParquetWriter | None = None
         self._first_keys: list[bytes] = []
         self._pending: pa.Table | None = None

@@ -16,6 +16,7 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,13 +25,15 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import Deletes, deleted_on_error, open_input
+from thermocline.iceberg.files import Deletes, deleted_on_error, new_file, open_input
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+# On an object store each takes the time of an answer, whatever its size.
+_WRITES_AT_ONCE = 8
 # Positions of a version 2 file unpacked at once: half a megabyte of them.
 _POSITIONS_AT_ONCE = 64 << 10
 _PUFFIN_MAGIC = b"PFA1"
@@ -67,11 +70,15 @@ def write_deletes(
     write, ending = (_write_vector, "puffin") if format_version > 2 else (_write_positions, "parquet")
     # safety: deletes-of-one-file-each
     paths = {data_file: f"{stem}-deletes-{n:04}.{ending}" for n, data_file in enumerate(by_file)}
+
+    def written(data_file: str) -> Deletes:
+        return write(io, paths[data_file], data_file, by_file[data_file])
+
     with deleted_on_error(io, paths.values()), failstep("deletes.write"):
-        return {
-            data_file: write(io, paths[data_file], data_file, positions)
-            for data_file, positions in by_file.items()
-        }
+        if len(paths) < 2:
+            return {data_file: written(data_file) for data_file in paths}
+        with ThreadPoolExecutor(min(len(paths), _WRITES_AT_ONCE)) as pool:
+            return dict(zip(paths, pool.map(written, paths), strict=True))
 
 
 def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:
@@ -100,7 +107,7 @@ def _write_vector(io: FileIO, path: str, data_file: str, positions: BitMap) -> D
     footer = json.dumps({"blobs": [described], "properties": {"created-by": "thermocline"}}).encode()
     length = struct.pack("<I", len(footer))
     content = b"".join((_PUFFIN_MAGIC, blob, _PUFFIN_MAGIC, footer, length, bytes(4), _PUFFIN_MAGIC))
-    with io.new_output(path).create() as sink:
+    with new_file(io, path) as sink:
         sink.write(content)
     return Deletes(path, "puffin", start, len(blob), len(positions), len(content))
 
@@ -147,7 +154,7 @@ def _write_positions(io: FileIO, path: str, data_file: str, positions: BitMap) -
     paths = pa.DictionaryArray.from_arrays(indices, pa.array([data_file], pa.string()))
     schema = _POSITION_DELETES.set(0, _POSITION_DELETES.field(0).with_type(paths.type))
     table = pa.Table.from_arrays([paths, ascending], schema=schema)
-    with io.new_output(path).create() as sink:
+    with new_file(io, path) as sink:
         # Without Arrow's own schema in the file, by which readers of it would get a dictionary, too.
         pq.write_table(table, sink, compression="zstd", use_dictionary=["file_path"], store_schema=False)
         file_bytes = sink.tell()

@@ -41,7 +41,7 @@ from thermocline.iceberg.manifests import (
 from thermocline.iceberg.store_retries import read_whole
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, OutputStream
     from pyiceberg.table import Table
 
 
@@ -284,6 +284,14 @@ def parts_of(io: FileIO, path: str, start: int = 0) -> Iterator[bytes]:
         while part := read_whole(read):
             yield part
             start += len(part)
+
+
+def new_file(io: FileIO, path: str) -> OutputStream:
+    """Begin a file whose name nobody else has, and which is closed by whoever is given it.
+
+    A store is not asked whether there is one of that name: each file would take one answer more.
+    """
+    return io.new_output(path).create(overwrite=True)
 
 
 def delete_files(io: FileIO, paths: Iterable[str]) -> int:

@@ -40,7 +40,7 @@ from pyiceberg.typedef import Record
 from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failstep
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
-from thermocline.iceberg.files import deleted_on_error
+from thermocline.iceberg.files import deleted_on_error, new_file
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID, live_entries, manifests_of, referenced_file
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def write_files(io: FileIO, contents: Mapping[str, bytes]) -> None:
     """Write new files, several at once. Raises `OSError`; then none of them is left."""
 
     def write(path: str) -> None:
-        with failstep("snapshot.write"), io.new_output(path).create() as sink:
+        with failstep("snapshot.write"), new_file(io, path) as sink:
             sink.write(contents[path])
 
     with deleted_on_error(io, contents), ThreadPoolExecutor(_WRITES_AT_ONCE, "live snapshot") as pool:
