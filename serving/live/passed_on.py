@@ -1,4 +1,4 @@
-"""What a table's own catalog grants of the store to those who read: passed on to engines with each load.
+"""Passes on to engines, with each load, the access to the store that a table's own catalog grants readers.
 
 A server that writes live files has more rights than its readers ought to have. So the catalog is asked as
 somebody else, who may only read: by other properties of the connection, such as another ``credential``.
