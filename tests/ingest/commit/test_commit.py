@@ -602,6 +602,7 @@ def test_reconcile_says_once_what_became_of_an_unknown_commit(
         "ranges": change.ranges,
         "verdict": "not landed",
         "files_deleted": len(change.paths()),
+        "note": "",  # of one that can't be read
     }
     assert not any(exists(path) for path in change.paths())
     code, said = reconcile(config)
