@@ -40,12 +40,7 @@ from thermocline.process.clock import SystemClock
 from thermocline.views.limits import LIVE_TAG
 from thermocline.views.publication import Publication
 
-CATALOG: Final = "catalog"
-"""Views over the catalog of live tables, which nobody publishes yet."""
-_OVER_CATALOG: Final = """\
-CREATE OR REPLACE VIEW lake.app.{table}_{view} SECURITY DEFINER AS
-SELECT app_id, user_id, key, value, updated_at FROM live.app.{table}"""
-HOT_FROM: Final = ("kafka", "server", CATALOG)
+HOT_FROM: Final = ("kafka", "server")
 BY_KEY_VIEWS: Final = ("cold", "live_by_key", "live")
 WHOLE_VIEWS: Final = ("cold", "live")
 """A view by key would hold every row in memory for an answer of all of them."""
@@ -132,13 +127,6 @@ class _Analyst:
     def publish(self, hot_from: str) -> None:
         """Make the views those that read hot rows from there."""
         own = self._stack.settings
-        if hot_from == CATALOG:
-            with self._connected(own.views.user) as connection, closing(connection.cursor()) as cursor:
-                for view in BY_KEY_VIEWS[1:]:
-                    cursor.execute(_OVER_CATALOG.format(table=TABLE, view=view))
-                    cursor.fetchall()
-            self._margin_seconds = 0.0
-            return
         views = own.views.model_copy(update={"hot": hot_from})
         done = Publication(own.model_copy(update={"views": views}), TABLE, SystemClock())()
         assert done.stop is None, done.stop

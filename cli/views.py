@@ -86,11 +86,9 @@ def render(
     from thermocline.views.facts import look
     from thermocline.views.plan import cold_view, live_views
     from thermocline.views.render import Mode
-    from thermocline.views.trino_client import Trino
 
     facts = look(open_table(settings, name), name, Log(settings.kafka), SystemClock())
-    servers = Trino(settings.views, table=name).answering_servers()
-    planned = live_views(settings, facts, servers)
+    planned = live_views(settings, facts)
     if Mode.COLD in settings.table(name).views:
         planned[Mode.COLD] = cold_view(settings, facts.definition, facts.state.snapshot_id)
     chosen = [_renderable(one) for kind, one in planned.items() if mode is None or kind == mode.value]

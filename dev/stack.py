@@ -168,8 +168,8 @@ class Stack:
                 more=_READ_BY_TRINO if self.trino else "",
             )
             + (_VIEWS.format(url=self.trino.url) if self.trino else "")
-            + (_HOT_FROM_SERVER.format(port=_free_port()) if options.views_hot == "server" else "")
-            + (_LIVE_CATALOG if options.has_live_catalog else "")
+            + (_HOT_FROM_SERVER if options.views_hot == "server" else "")
+            + (_LIVE_CATALOG if options.has_live_catalog or options.views_hot == "server" else "")
         )
         self.settings: Settings = load_settings(self.config_path)
 
@@ -402,7 +402,4 @@ min_interval_seconds = 0
 
 _HOT_FROM_SERVER = """\
 hot = "server"
-
-[serving.trino]
-port = {port}
 """

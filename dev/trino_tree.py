@@ -23,7 +23,6 @@ KEPT = (
     "plugin/kafka",
     "plugin/resource-group-managers",
     "plugin/session-property-managers",
-    "plugin/thrift",
 )
 _ICEBERG = "plugin/iceberg"
 _DIGEST_CHARACTERS = 12

@@ -149,28 +149,6 @@ SETTINGS: Final[Mapping[str, str]] = {
         "How long the files of a snapshot stay after it was last given to an engine: longer than any query "
         "takes."
     ),
-    "serving.trino.port": (
-        "Port of the endpoint for Trino's Thrift connector. If it is not set, there is no endpoint. Without "
-        "TLS, anyone who can reach the endpoint can read the hot rows of every table."
-    ),
-    "serving.trino.host": (
-        "Address of the endpoint. Default: `serving.host`. It may be an address other than loopback if "
-        "clients need a certificate."
-    ),
-    "serving.trino.certificate_file": (
-        "PEM file with the endpoint's certificate, and the certificates that lead to its authority. If this "
-        "setting, `key_file` and `client_ca_file` are set, the endpoint speaks TLS."
-    ),
-    "serving.trino.key_file": "PEM file with the key of `serving.trino.certificate_file`.",
-    "serving.trino.client_ca_file": (
-        "PEM file with the authority that signs clients' certificates. Clients without such a certificate "
-        "are turned away."
-    ),
-    "serving.trino.servers": (
-        "If Trino asks several servers: the addresses (`host:port`) of all of them, as they reach each "
-        "other. Must be the same for each server, and for the process that publishes the views."
-    ),
-    "serving.trino.address": "This server's own address, as in `serving.trino.servers`.",
     "serving.extracts_max": (
         "Maximum number of extracts that the server streams at once, over all its workers. Each takes up to "
         "256 MB of memory and two threads."
@@ -204,25 +182,13 @@ SETTINGS: Final[Mapping[str, str]] = {
     "views.kafka": "Name of the Kafka catalog in Trino.",
     "views.hot": (
         "Where live views read the records that the table does not contain yet: from Kafka (`kafka`), or "
-        "from the hot tier of `thermocline serve` (`server`)."
+        "from the live tables of `thermocline serve` (`server`), which needs `serving.catalog.enabled` or "
+        "`views.live_uri`."
     ),
-    "views.server": "Name of the Trino catalog that reads from the server's endpoint.",
     "views.live": "What Trino calls the catalog of the server's live tables.",
     "views.live_uri": (
         "Where Trino reaches the live catalog, such as `https://server.example/iceberg`. By default it is at "
         "`serving.host` and `serving.port`."
-    ),
-    "views.server_address": (
-        "HOST:PORT at which Trino reaches the server's endpoint. Default: `serving.trino.host` and "
-        "`serving.trino.port`."
-    ),
-    "views.server_ca_file": (
-        "PEM file on Trino's machine with the authority of the endpoint's certificate, if the endpoint has "
-        "TLS."
-    ),
-    "views.server_key_file": (
-        "PEM file on Trino's machine with the certificate that Trino shows to the endpoint, and its key "
-        "(PKCS 8)."
     ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "

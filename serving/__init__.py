@@ -5,7 +5,7 @@ Read ``hot`` first (what the table does not contain yet), ``cold`` (where a snap
 rows).
 
     Kafka ──► tail.tailer ───► hot/  ───┐
-                   │                    ├──► read/ (lookup, extract, SQL, changes) ──► http/, trino/, jobs/
+                   │                    ├──► read/ (lookup, extract, SQL, changes) ──► http/, jobs/, live/
     catalog ► tail.follower ─► cold/ ───┘
 
 ``process`` starts the processes: one ``tailer`` per table, which writes ``hot`` and ``cold`` below the state

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from thermocline.rules.hot_columns import SCHEMA as HOT_SCHEMA
 from thermocline.views.topics import SCHEMA, table_name
 
 OURS: Final = "(live|live_by_key|cold|at_.+)"
@@ -29,7 +28,6 @@ class Names:
     Attributes:
         lake: The Iceberg catalog.
         kafka: The Kafka catalog.
-        server: The catalog on the server's endpoint for Trino; None where there is none.
         live: The catalog of the server's live tables; None where there is none.
         publisher: The user that publishes the views; they run with its rights.
         admin: A user that may do everything, if there shall be one.
@@ -39,7 +37,6 @@ class Names:
     kafka: str = "kafka"
     publisher: str = "thermocline"
     admin: str | None = None
-    server: str | None = None
     live: str | None = None
 
 
@@ -62,7 +59,6 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
                 "table": _any_of(map(table_name, topics)),
                 "privileges": ["SELECT", "GRANT_SELECT"],
             },
-            *_server_rules(names),
             *_live_rules(names, tables),
             {"catalog": "system", "schema": _SYSTEM_SCHEMAS, "privileges": ["SELECT"]},
             {"privileges": []},
@@ -76,7 +72,7 @@ def rules(names: Names, identifiers: Iterable[str], topics: Iterable[str]) -> st
 
 def _catalogs(names: Names) -> list[dict[str, Any]]:
     publisher = re.escape(names.publisher)
-    catalogs = "|".join(filter(None, (names.lake, names.kafka, names.server, names.live)))
+    catalogs = "|".join(filter(None, (names.lake, names.kafka, names.live)))
     return [
         *_of_admin(names, allow="owner"),
         # To grant what it reads it needs a whole catalog; what it may do with the tables is said below.
@@ -110,15 +106,6 @@ def _view_rules(names: Names, schema: str, table: str) -> list[dict[str, Any]]:
         {**publisher, "table": views, "privileges": ["SELECT", "OWNERSHIP", "GRANT_SELECT"]},
         {**place, "table": views, "privileges": ["SELECT"]},
     ]
-
-
-def _server_rules(names: Names) -> list[dict[str, Any]]:
-    """The publisher alone reads hot rows: whoever may read the catalog sees all tables past their filters."""
-    if names.server is None:
-        return []
-    # safety: access-server
-    publisher, privileges = re.escape(names.publisher), ["SELECT", "GRANT_SELECT"]
-    return [{"user": publisher, "catalog": names.server, "schema": HOT_SCHEMA, "privileges": privileges}]
 
 
 def _live_rules(names: Names, tables: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:

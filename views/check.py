@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import ThermoclineError, TrinoUnreachable
 from thermocline.iceberg.catalog import current_state, definition_of
 from thermocline.process.clock import iso_time
-from thermocline.rules.hot_columns import unservable
 from thermocline.rules.identity import kept_ms, promised_ms
 from thermocline.views.facts import look
 from thermocline.views.publish import find_views
@@ -83,7 +82,7 @@ def check_table(
 def check_topics(settings: Settings, facts: TableFacts) -> Iterator[ViewCheck]:
     """The settings that views hang on, of each topic."""
     is_served = settings.views.hot == "server"
-    unreadable = (unservable if is_served else unreadable_in_sql)(facts.definition)
+    unreadable = None if is_served else unreadable_in_sql(facts.definition)
     if unreadable is not None:
         yield ViewCheck("records", f"{unreadable}: only the view of the rows as committed is made")
     interval_ms = round(settings.table(facts.definition.name).commit_interval_seconds * 1000)
@@ -167,7 +166,7 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
     yield ViewCheck("Trino", f"answers at {trino.url}, version {version}")
     yield from _format_version(format_version, version)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
-    for catalog in (views.lake, views.kafka, *([views.server] if views.hot == "server" else [])):
+    for catalog in (views.lake, views.kafka, *([views.live] if views.hot == "server" else [])):
         yield _configured(f"catalog {catalog}", catalog in catalogs, "there", "not there")
     if views.kafka in catalogs:
         listed = trino.rows(f'SHOW TABLES FROM "{views.kafka}"."{SCHEMA}"')
@@ -203,7 +202,8 @@ def check_views(
     for one in standing_views(settings.table(name), definition, newest_id, found, clock.now_ms(), hot):
         ends = f", ends at {one.ends_at}" if one.ends_at else ""
         of = "" if one.snapshot_id is None else f" (snapshot {one.snapshot_id}{ends})"
-        words = one.problem or f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"
+        newest = f"as of the newest snapshot, of {iso_time(state.timestamp_ms)}"
+        words = one.problem or ("as of now" if one.snapshot_id is None else newest)
         fix = f"thermocline views publish {name}" if one.problem else ""
         if one.is_withdrawn:
             fix += "      (after fixing the log, as shown above)"

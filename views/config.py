@@ -52,8 +52,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
     """Gives the files for all tables of the configuration. Asks nobody."""
     names = replace(
         names or Names(),
-        server=settings.views.server if is_served(settings) else None,
-        live=settings.views.live if settings.serving.catalog.enabled else None,
+        live=settings.views.live if has_live_tables(settings) else None,
     )
     _check_names(names)
     topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
@@ -71,11 +70,6 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         ),
         # safety: trino-descriptions
         **{f"kafka/{table_name(topic)}.json": description(topic) for topic in topics},
-        **(
-            {f"catalog/{names.server}.properties": rendered(server_properties(settings))}
-            if names.server
-            else {}
-        ),
         **(
             {f"catalog/{names.live}.properties": rendered(live_properties(settings, lake.plain))}
             if names.live
@@ -99,7 +93,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
 
 def _check_names(names: Names) -> None:
     """Raises `ConfigInvalid` for a catalog whose name, as that of a file, would lead out of the folder."""
-    catalogs = (name for name in (names.lake, names.kafka, names.server, names.live) if name is not None)
+    catalogs = (name for name in (names.lake, names.kafka, names.live) if name is not None)
     problems = tuple(
         f"{json_text(name)} is not the name of a catalog of Trino: it takes letters, digits, _ and -"
         for name in catalogs
@@ -145,44 +139,9 @@ def kafka_properties(
     }
 
 
-def is_served(settings: Settings) -> bool:
-    """Whether live views read hot rows from the server."""
-    return settings.views.hot == "server"
-
-
-def server_properties(settings: Settings) -> dict[str, str]:
-    """Gives the properties of the catalog on the server's endpoint.
-
-    Raises:
-        ConfigInvalid: nothing says where the server listens.
-    """
-    serving, addresses = settings.serving, settings.serving.trino.servers
-    if settings.views.server_address is not None:
-        addresses = (settings.views.server_address,)
-    if not addresses:
-        if serving.trino.port is None:
-            problem = 'views.hot = "server" needs serving.trino.port or views.server_address'
-            raise ConfigInvalid(of="[views]", problems=(problem,))
-        addresses = (f"{serving.trino.host or serving.host}:{serving.trino.port}",)
-    ca, key = settings.views.server_ca_file, settings.views.server_key_file
-    if serving.trino.has_tls and ca is None:
-        problem = (
-            "the server's endpoint has TLS, so views.server_ca_file and views.server_key_file are needed"
-        )
-        raise ConfigInvalid(of="[views]", problems=(problem,))
-    tls = {"enabled": "true", "trust-certificate": ca, "key": key} if ca and key else {}
-    return {
-        "connector.name": "trino_thrift",
-        "trino.thrift.client.addresses": ",".join(addresses),
-        "trino.thrift.client.transport": "FRAMED",
-        "trino.thrift.client.protocol": "BINARY",
-        # By default Trino tries for 80 s where the server is unreachable.
-        "trino.thrift.client.max-retries": "2",
-        "trino.thrift.client.max-retry-time": "5s",
-        "trino.thrift.client.connect-timeout": "500ms",
-        "trino.thrift.client.request-timeout": "30s",
-        **{f"trino.thrift.client.ssl.{name}": value for name, value in tls.items()},
-    }
+def has_live_tables(settings: Settings) -> bool:
+    """Whether a server has live tables: this configuration's, or one that has a configuration of its own."""
+    return settings.serving.catalog.enabled or settings.views.live_uri is not None
 
 
 def live_properties(settings: Settings, lake: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,7 @@ def guide(names: Names, topics: Iterable[str], secrets: Iterable[str], left_out:
     return _TEXT.format(
         lake=names.lake,
         kafka=names.kafka,
-        server=(_SERVER.format(server=names.server) if names.server else "")
-        + (_LIVE.format(live=names.live) if names.live else ""),
+        server=_LIVE.format(live=names.live) if names.live else "",
         publisher=names.publisher,
         tag=LIVE_TAG,
         topics=_listed(f"`{names.kafka}.{SCHEMA}.{table_name(topic)}`: topic `{topic}`" for topic in topics),
@@ -28,7 +27,6 @@ def _listed(lines: Iterable[str]) -> str:
     return "\n".join(f"- {line}" for line in lines) or "- none"
 
 
-_SERVER = "| `catalog/{server}.properties` | the endpoint of `serve`; needs the plugin `thrift` |\n"
 _LIVE = "| `catalog/{live}.properties` | the live tables of `serve` |\n"
 
 _TEXT = """\

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ViewsLate
 from thermocline.process.clock import iso_time
-from thermocline.rules.hot_columns import unservable
 from thermocline.rules.seam import Seam
 from thermocline.views.lifetime import lifetime
 from thermocline.views.readable import unreadable_in_sql
@@ -75,17 +74,16 @@ class PlannedView:
         return f"{head}\n{create_view(self.plan, self.pinned, self.comment)}"
 
 
-def live_views(settings: Settings, facts: TableFacts, servers: int) -> dict[Mode, PlannedView | ViewsLate]:
+def live_views(settings: Settings, facts: TableFacts) -> dict[Mode, PlannedView | ViewsLate]:
     """The views of table and log together that the table should have now.
 
-    Of one that would have ended already, the error that says so: it must not answer. ``servers`` is what
-    `answering_servers` gives.
+    Of one that would have ended already, the error that says so: it must not answer.
     """
     table = settings.table(facts.definition.name)
     hot = settings.views.hot
     modes = [mode for mode in modes_of(table, facts.definition, hot) if mode is not Mode.COLD]
     if hot == "server":
-        return {mode: _served_view(settings.views, table, facts, mode, servers) for mode in modes}
+        return {mode: _served_view(settings.views, table, facts, mode) for mode in modes}
     return {mode: _live_view(settings.views, table, facts, mode) for mode in modes}
 
 
@@ -104,7 +102,7 @@ def modes_of(table: TableSettings, definition: LiveTable, hot: str = "kafka") ->
 
     ``hot`` is where live views read hot rows, as `ViewsSettings.hot` says it.
     """
-    problem = unservable(definition) if hot == "server" else unreadable_in_sql(definition)
+    problem = None if hot == "server" else unreadable_in_sql(definition)
     for word in dict.fromkeys(table.views):
         mode = Mode(word)
         if mode is not Mode.COLD and problem is not None:  # safety: views-unreadable
@@ -158,10 +156,8 @@ def _live_view(
     return PlannedView(plan, life.until_ms, life.because)
 
 
-def _served_view(
-    views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode, servers: int
-) -> PlannedView:
-    """Nothing ends it: the server refuses what it can't lay over the snapshot any more."""
+def _served_view(views: ViewsSettings, table: TableSettings, facts: TableFacts, mode: Mode) -> PlannedView:
+    """Nothing ends it: it names no snapshot and no offset, and the server gives its table as of now."""
     definition, state = facts.definition, facts.state
     window = LogWindow(views.kafka, definition.topics, state.seam)
     plan = ViewPlan(
@@ -171,10 +167,9 @@ def _served_view(
         state.snapshot_id,
         window,
         row_filter=table.view_filter,
-        server=views.server,
-        servers=servers,
+        live=views.live,
     )
-    return PlannedView(plan, None, "the server refuses what it can't show")
+    return PlannedView(plan, None, "the server gives its rows as of now")
 
 
 def instant_of(epoch_ms: int | None) -> datetime | None:

@@ -156,10 +156,10 @@ class ViewPublisher:
         if not modes:
             return [], {}, None
         try:
-            live = live_views(self.settings, self._look(table), self.trino.answering_servers())
+            live = live_views(self.settings, self._look(table))
         except STOPS as error:
             return [], dict.fromkeys(modes, error), None
-        except ThermoclineError as error:  # the log or the server is unavailable: the cold view needs neither
+        except ThermoclineError as error:  # the log is unavailable: the cold view does not need it
             return [], {}, error
         planned = [one for one in live.values() if isinstance(one, PlannedView)]
         stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
@@ -187,14 +187,23 @@ class ViewPublisher:
         name, snapshot_id = _name(one), one.plan.snapshot_id
         # safety: views-lease-first
         if what is ViewAction.REPLACE or (what is ViewAction.KEEP and self._is_lease_due(name, snapshot_id)):
-            # Before the view: whoever expires snapshots in between must find it.
-            existing = self._ours(found, *one.schema_and_name)
-            standing_id = existing.snapshot_id if existing else None
-            hold(table, name, snapshot_id, one.until_ms, self.clock.now_ms(), standing_id)
-            self._held[name] = _LeaseWritten(snapshot_id, self.clock.monotonic())
+            self._hold(one, table, found)
         if what is ViewAction.REPLACE:
             with failstep("views.replace"):
                 self.trino.rows(one.statement, name)
+
+    def _hold(self, one: PlannedView, table: Table, found: Mapping[str, PublishedView | None]) -> None:
+        """Keep the view's snapshot, before the view is there: whoever expires snapshots must find it.
+
+        One of a live table names none, and the server keeps those that it gives.
+        """
+        if one.plan.live is not None:
+            return
+        name, snapshot_id = _name(one), one.plan.snapshot_id
+        existing = self._ours(found, *one.schema_and_name)
+        standing_id = existing.snapshot_id if existing else None
+        hold(table, name, snapshot_id, one.until_ms, self.clock.now_ms(), standing_id)
+        self._held[name] = _LeaseWritten(snapshot_id, self.clock.monotonic())
 
     def _is_lease_due(self, name: str, snapshot_id: int) -> bool:
         """Where this publisher has not written it yet, or not for a while."""

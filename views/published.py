@@ -31,8 +31,8 @@ class ViewAction(StrEnum):
 class PublishedView:
     """A view of ours as its comment tells.
 
-    A withdrawn one has a reason and neither snapshot nor digest. ``digest`` and ``table`` are empty where a
-    comment has none.
+    A withdrawn one has a reason and neither snapshot nor digest; one of the server's live table has no
+    snapshot. ``digest`` and ``table`` are empty where a comment has none.
     """
 
     mode: str
@@ -74,7 +74,7 @@ def verdict(
     table does not have is older, or of a table that was here before. The log, too, was asked after the view
     was found: one that ends beyond the log's end is not newer, it reads a log that has lost its end.
     """
-    if found is None or found.snapshot_id is None:
+    if found is None or found.withdrawn is not None:
         return ViewAction.REPLACE
     if _is_newer(found, planned, number_of):  # safety: views-newer
         return ViewAction.NEWER
@@ -84,7 +84,8 @@ def verdict(
 
 
 def _is_newer(found: PublishedView, planned: PlannedView, number_of: Callable[[int], int | None]) -> bool:
-    assert found.snapshot_id is not None
+    if found.snapshot_id is None:
+        return False
     theirs, ours = number_of(found.snapshot_id), number_of(planned.plan.snapshot_id)
     return theirs is not None and ours is not None and theirs > ours  # safety: views-beyond-the-log
 

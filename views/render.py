@@ -9,17 +9,15 @@ qualified, columns are listed, provenance stays hidden.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from thermocline.rules import hot_columns
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.column_types import Kind
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.views import sql
 from thermocline.views.render_records import DELETED, GOOD, good_records
-from thermocline.views.render_server import served_rows
 from thermocline.views.render_window import LogWindow
 
 __all__ = ["Mode", "ViewPlan", "query"]
@@ -47,9 +45,9 @@ class ViewPlan:
 
     ``catalog`` is Trino's name of the Iceberg catalog. After ``expires_at`` every query on the view fails:
     from then on the log may lack records that the snapshot does not have. ``row_filter`` is a condition in
-    SQL on the declared columns, as ``app_id = current_user``, that an operator gives. With ``server``,
-    Trino's name of that catalog, hot rows come from the server's endpoint; ``servers`` is the `group_of`
-    those that answer there together. ``has_append_times``: all topics have the broker's times.
+    SQL on the declared columns, as ``app_id = current_user``, that an operator gives. With ``live``, Trino's
+    name of the catalog of the server's live tables, the view reads the table there, as of now.
+    ``has_append_times``: all topics have the broker's times.
     """
 
     mode: Mode
@@ -59,8 +57,7 @@ class ViewPlan:
     window: LogWindow
     expires_at: datetime | None = None
     row_filter: str | None = None
-    server: str | None = None
-    servers: int = 0
+    live: str | None = None
     has_append_times: bool = False
 
     def __post_init__(self) -> None:
@@ -76,14 +73,13 @@ class ViewPlan:
 
     @property
     def _reads_twice(self) -> bool:
-        """Whether it reads the log twice; what the server gives is one state however often it is read."""
-        return self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key and not self.server
+        return self.mode in {Mode.LIVE, Mode.PINNED} and self.definition.has_key and self.live is None
 
 
 def query(plan: ViewPlan) -> str:
     """The view's query, with comments that say what each part does."""
-    if plan.server is not None and plan.mode is not Mode.COLD:
-        return _filtered(plan, _served(plan, plan.server))  # safety: render-filter-served
+    if plan.live is not None:
+        return _filtered(plan, _as_of_now(plan, plan.live))  # safety: render-filter-live
     records = None if plan.mode is Mode.COLD else plan.window.records()
     if records is None:
         return _filtered(plan, _cold(plan))  # safety: render-filter-cold
@@ -161,84 +157,27 @@ SELECT {columns}
 {_won(plan, f"{columns}, {DELETED}", BETWEEN_PARTITIONS, "_last", "true")}"""
 
 
-def _served(plan: ViewPlan, catalog: str) -> str:
-    """As the views below, with hot rows that the server has folded: one for each key."""
-    definition, snapshot_id = plan.definition, plan.snapshot_id
-    names, kept = [column.name for column in definition.columns], hot_columns.kept_columns(definition)
+def _as_of_now(plan: ViewPlan, catalog: str) -> str:
+    """The server's live table, of which one query reads one snapshot, however often.
 
-    def hot(scans: int, wanted: Sequence[str], others: Mapping[str, str]) -> str:
-        return served_rows(
-            definition, catalog, snapshot_id, servers=plan.servers, scans=scans, wanted=wanted, others=others
-        )
-
-    says_hot = sql.comment("Hot: the last record of each key, unless it deletes the row.")
-    if not definition.has_key:
-        return f"{_cold(plan)}\nUNION ALL\n{says_hot}\n{hot(1, names, {})}"
-    own = {says: says for says in kept.values()}
-    if plan.mode is Mode.LIVE_BY_KEY:
-        return _served_by_key(plan, hot(1, names, {**own, DELETED: hot_columns.DELETED, "_is_hot": "true"}))
-    mentioned = hot(2, definition.key, {"_is_mentioned": "true"})
-    replacing = f"{hot(2, names, own)} AND NOT {hot_columns.DELETED}"
-    if kept:  # safety: render-completed
-        replacing = _completed(plan, replacing)
+    The text names the definition's version, so a view is replaced when the table is altered.
+    """
+    definition = plan.definition
+    *namespace, table = definition.identifier.split(".")
     return f"""\
-{sql.comment(f"Cold: the rows of snapshot {snapshot_id}, less every key that the hot records mention.")}
-SELECT {", ".join(f"cold.{sql.name(name)}" for name in names)}
-FROM {_snapshot(plan)} AS cold
-LEFT JOIN (
-{sql.indented(mentioned)}
-) AS hot
-  ON {_matches(definition)}
-WHERE hot._is_mentioned IS NULL
-UNION ALL
-{says_hot}
-{replacing}"""
+{sql.comment(f"As of now: the live table of the server, by version {definition.version} of its definition.")}
+SELECT {", ".join(map(_declared, definition.columns))}
+FROM {sql.qualified(catalog, ".".join(namespace), table)}"""
 
 
-def _served_by_key(plan: ViewPlan, hot: str) -> str:
-    """With partial updates, what follows a hot row in the ranking is the cold row that completes it."""
-    definition, kept = plan.definition, hot_columns.kept_columns(plan.definition)
-    columns, key, order = _columns(definition), _key(definition), "_is_hot DESC"
-    flags = [*kept.values(), DELETED, "_is_hot"]
-    both = f"""\
-(
-{sql.indented(sql.comment(f"Cold: the rows of snapshot {plan.snapshot_id}."))}
-  SELECT {columns}, {", ".join(f"false AS {flag}" for flag in flags)}
-  FROM {_snapshot(plan)}
-  UNION ALL
-{sql.indented(hot)}
-)"""
-    completed = columns
-    if kept:  # safety: render-completed-by-key
-        below = f"lead({{}}) OVER (PARTITION BY {key} ORDER BY {order})"
-        completed = ", ".join(
-            f"if({kept[name]}, {below.format(sql.name(name))}, {sql.name(name)}) AS {sql.name(name)}"
-            if name in kept
-            else sql.name(name)
-            for name in (column.name for column in definition.columns)
-        )
-    return f"""\
-{sql.comment("Of each key the last record, or else the cold row; no row where that record deletes it.")}
-SELECT {columns}
-{_first_of(f"{completed}, {DELETED}", key, order, both)} AND NOT {DELETED}"""
+def _declared(column: Column) -> str:
+    """The column with its declared type, where the server may still have a narrower one for a moment.
 
-
-def _completed(plan: ViewPlan, hot: str) -> str:
-    """The hot rows with the cold row's values in the columns that none of their records sets."""
-    definition, kept = plan.definition, hot_columns.kept_columns(plan.definition)
-    values = [
-        f"if(hot.{kept[name]}, cold.{sql.name(name)}, hot.{sql.name(name)}) AS {sql.name(name)}"
-        if name in kept
-        else f"hot.{sql.name(name)}"
-        for name in (column.name for column in definition.columns)
-    ]
-    # The smaller side last: Trino keeps it in memory, and reads of the other what may match.
-    return f"""\
-{sql.select(values, f"{_snapshot(plan)} AS cold")}
-RIGHT JOIN (
-{sql.indented(hot)}
-) AS hot
-  ON {_matches(definition)}"""
+    Else Trino would keep that one as the view's, and refuse the view once the server has the wider one.
+    """
+    name = sql.name(column.name)
+    is_widened = column.type.kind in {Kind.LONG, Kind.DECIMAL}
+    return f"CAST({name} AS {column.type.trino}) AS {name}" if is_widened else name  # safety: render-widened
 
 
 def _ranked(plan: ViewPlan) -> str:

@@ -34,9 +34,16 @@ def create_view(plan: ViewPlan, pinned: str = "", comment: str = "") -> str:
 
 
 def view_comment(plan: ViewPlan) -> str:
-    """What a view reflects, as JSON; equal for plans that make the same view."""
-    fields: dict[str, object] = {"mode": plan.mode, "snapshot_id": str(plan.snapshot_id)}
-    if plan.mode is not Mode.COLD:
+    """What a view reflects, as JSON; equal for plans that make the same view.
+
+    One of a live table reflects no snapshot of its own.
+    """
+    fields: dict[str, object] = {"mode": plan.mode}
+    if plan.live is not None:
+        fields["live"] = plan.live
+    else:
+        fields["snapshot_id"] = str(plan.snapshot_id)
+    if plan.mode is not Mode.COLD and plan.live is None:
         fields["seam"] = plan.window.seam.to_dict()
         if plan.window.end is not None:
             fields["end"] = plan.window.end.to_dict()

@@ -14,8 +14,7 @@ from trino.auth import BasicAuthentication
 from trino.exceptions import Error, HttpError, TrinoAuthError, TrinoConnectionError, TrinoQueryError
 
 from thermocline.errors import TrinoRefused, TrinoUnreachable, ViewContended, first_line
-from thermocline.rules import hot_columns
-from thermocline.views.sql import literal, qualified
+from thermocline.views.sql import literal
 
 if TYPE_CHECKING:
     from thermocline.settings import ViewsSettings
@@ -96,14 +95,6 @@ class Trino:
         )
         parts = [select] if names is None else [f"{select} AND table_name = {literal(one)}" for one in names]
         return {str(name): comment for name, comment in self.rows(" UNION ALL ".join(parts))}
-
-    def answering_servers(self) -> int:
-        """`group_of` the servers that live views read, as one of them says; 0 where these read Kafka."""
-        if self._views.hot != "server":
-            return 0
-        table = qualified(self._views.server, hot_columns.SCHEMA, hot_columns.SERVER_TABLE)
-        ((servers,),) = self.rows(f"SELECT {hot_columns.GROUP} FROM {table}")  # noqa: S608  quoted
-        return int(servers)
 
     def _refused(self, name: str, detail: str) -> TrinoRefused:
         return TrinoRefused(url=self.url, name=name, detail=detail, table=self._table)

@@ -113,16 +113,6 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     Server(config).run(sockets=sockets)
 
 
-def run_trino(served: Served, address: tuple[Any, ...]) -> None:
-    """The endpoint for Trino: one process, so that all scans of a query find the same state."""
-    from thermocline.serving.trino.process import run_endpoint  # noqa: PLC0415  # the parent needs none of it
-
-    stop = threading.Event()
-    _become_child(served, stop.set)
-    listener = bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)
-    run_endpoint(served.settings, served.definitions, listener, stop)
-
-
 def run_live(served: Served) -> None:
     """The process that makes snapshots as of now."""
     from thermocline.serving.live.process import run_live as run  # noqa: PLC0415  # the parent needs none of it

@@ -35,15 +35,12 @@ from thermocline.serving.process.processes import (
     run_live,
     run_rows,
     run_tailers,
-    run_trino,
     run_worker,
 )
 from thermocline.serving.process.state_dir import held_state_dir, make_state_folders
 from thermocline.serving.store.layout import SPILL
 from thermocline.serving.tail.follower import problem_of
 from thermocline.serving.tail.tailer_status import forget_status
-from thermocline.serving.trino.listener import tls_of
-from thermocline.serving.trino.peers import peers_of
 from thermocline.settings import problems_of_exposure
 
 if TYPE_CHECKING:
@@ -77,11 +74,6 @@ def serve(
         raise ConfigInvalid(of="[serving]", problems=problems)
     with ExitStack() as held:
         port = held.enter_context(reserved(serving.host, serving.port))
-        trino_host, trino_port = serving.trino.host or serving.host, serving.trino.port
-        trino = held.enter_context(reserved(trino_host, trino_port)) if trino_port else None
-        # These raise here, and not in a process that is started again and again.
-        tls_of(serving.trino)
-        peers_of(serving.trino, "")
         held.enter_context(held_state_dir(serving.state_dir, settings.tables))
         set_title("serve")
         _raise_open_files_max()
@@ -90,7 +82,7 @@ def serve(
         _forget_earlier(serving.state_dir, settings.tables)
         log_disk_room(serving, len(settings.tables))
         folder = held.enter_context(_counted_together())
-        places = _Places(port.getsockname(), None if trino is None else trino.getsockname(), folder)
+        places = _Places(port.getsockname(), folder)
         children = Children(_children(served, places), clock)
 
         def reload() -> list[Child] | None:
@@ -146,7 +138,6 @@ class _Places:
     """Where the server listens, and the folder of its processes' metrics."""
 
     api: tuple[Any, ...]
-    trino: tuple[Any, ...] | None
     metrics: Path
 
 
@@ -166,8 +157,6 @@ def _children(served: Served, places: _Places) -> list[Child]:
         Child(f"api {number}", run_worker, (served, places.api), serves=everything, is_listening=is_listening)
         for number in range(serving.workers)
     ]
-    if places.trino is not None:
-        children.append(Child("trino", run_trino, (served, places.trino), serves=everything))
     if serving.catalog.enabled:
         children.append(Child("live", run_live, (served,), serves=everything))
     if serving.rows_ahead:

@@ -29,33 +29,26 @@ from thermocline.rules.column_types import TYPES, ColumnType, Kind, Packing, Tok
 from thermocline.rules.decode import Unpacker, decoder_for, pack_rows, records_table, unpack_arrays
 from thermocline.rules.decode.arrow import arrow_array, natural_values
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.hot_columns import hot_columns, unservable
 from thermocline.rules.keys import decode_arrays, decode_one, encode_one, encode_table, parse_value
 from thermocline.rules.protobuf_schema import message_called, packed_schema
 from thermocline.schemas.protobuf_compiler import compiled
 from thermocline.serving.cold.reader import natural
 from thermocline.serving.read.lines import encode_csv, encode_json_lines
-from thermocline.serving.trino.blocks import as_served, block, value_in
 from thermocline.serving.where.expression import expression_of
 from thermocline.serving.where.sql import parse_where
 from thermocline.views import fields
 from thermocline.views.readable import unreadable_in_sql
-from thermocline.views.render_server import served_rows
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the type is called: by Arrow, Iceberg, DuckDB and Trino, and its JSON schema.
-
-    ``cast`` is the SQL that makes it again of what Trino's connector has of hot rows, where it can have it.
-    """
+    """What the type is called: by Arrow, Iceberg, DuckDB and Trino, and its JSON schema."""
 
     arrow: str
     iceberg: str
     duckdb: str
     trino: str
     json_schema: dict[str, Any]
-    cast: str = '"v"'
 
 
 @dataclass(frozen=True)
@@ -64,8 +57,8 @@ class Case:
 
     ``sent`` is its JSON token in a record, ``given`` the one in answers, ``csv`` what CSV has. ``where`` is a
     condition that is true of it. ``avro`` is a type and a value that fastavro writes, ``protobuf`` a field's
-    type and a value, ``text`` what a header or a plain key has; ``key`` its bytes in a key, in hexadecimal;
-    ``hot`` the type and the value that Trino's connector has. None: it can't be.
+    type and a value, ``text`` what a header or a plain key has; ``key`` its bytes in a key, in hexadecimal.
+    None: it can't be.
     """
 
     type: str
@@ -78,7 +71,6 @@ class Case:
     protobuf: tuple[str, Any] | None
     text: bytes | None
     key: str | None
-    hot: tuple[str, Any] | None
 
     @property
     def of(self) -> ColumnType:
@@ -108,7 +100,6 @@ PAIR_SCHEMA = {
     "required": ["day", "n"],
     "additionalProperties": False,
 }
-MOMENT = 'CAST(from_unixtime_nanos(CAST("v" AS decimal(38, 0)) * 1000) AS timestamp(6) with time zone)'
 NAMES = {
     Kind.INT: Names("int32", "int", "INTEGER", "integer", {"type": "integer", "format": "int32"}),
     Kind.LONG: Names("int64", "long", "BIGINT", "bigint", {"type": "integer", "format": "int64"}),
@@ -120,7 +111,6 @@ NAMES = {
         "DECIMAL(9,7)",
         "decimal(9, 7)",
         {"type": "string", "format": "decimal"},
-        'CAST("v" AS decimal(9, 7))',
     ),
     Kind.BOOLEAN: Names("bool", "boolean", "BOOLEAN", "boolean", {"type": "boolean"}),
     Kind.DATE: Names("date32[day]", "date", "DATE", "date", {"type": "string", "format": "date"}),
@@ -130,7 +120,6 @@ NAMES = {
         "TIME",
         "time(6)",
         {"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$"},
-        'CAST("v" AS time(6))',
     ),
     Kind.TIMESTAMPTZ: Names(
         "timestamp[us, tz=UTC]",
@@ -138,7 +127,6 @@ NAMES = {
         "TIMESTAMP WITH TIME ZONE",
         "timestamp(6) with time zone",
         {"type": "string", "format": "date-time"},
-        MOMENT,
     ),
     Kind.TIMESTAMP: Names(
         "timestamp[us]",
@@ -149,7 +137,6 @@ NAMES = {
             "type": "string",
             "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$",
         },
-        f"CAST({MOMENT} AT TIME ZONE 'UTC' AS timestamp(6))",
     ),
     Kind.UUID: Names(
         "fixed_size_binary[16]",
@@ -157,7 +144,6 @@ NAMES = {
         "BLOB",
         "uuid",
         {"type": "string", "format": "uuid"},
-        'CAST("v" AS uuid)',
     ),
     Kind.BINARY: Names(
         "binary",
@@ -165,7 +151,6 @@ NAMES = {
         "BLOB",
         "varbinary",
         {"type": "string", "contentEncoding": "base64"},
-        'from_base64("v")',
     ),
     Kind.JSON: Names(
         "string", "string", "VARCHAR", "varchar", {"type": "string", "contentMediaType": "application/json"}
@@ -193,36 +178,36 @@ NAMES = {
     ),
 }
 CASES = [
-    Case("int", -(2**31), "-2147483648", "-2147483648", "-2147483648", "v < 0", ("int", -(2**31)), ("sint32", -(2**31)), b"-2147483648", "00000000", ("integer", -(2**31))),
-    Case("int", 2**31 - 1, "2147483647", "2147483647", "2147483647", "v = 2147483647", ("int", 2**31 - 1), ("int32", 2**31 - 1), b"2147483647", "ffffffff", ("integer", 2**31 - 1)),
-    Case("long", -(2**63), "-9223372036854775808", "-9223372036854775808", "-9223372036854775808", "v = -9223372036854775808", ("long", -(2**63)), ("sint64", -(2**63)), b"-9223372036854775808", "0000000000000000", ("bigint", -(2**63))),
-    Case("long", 2**63 - 1, "9223372036854775807", "9223372036854775807", "9223372036854775807", "v > 9223372036854775806", ("long", 2**63 - 1), ("uint64", 2**63 - 1), b"9223372036854775807", "ffffffffffffffff", ("bigint", 2**63 - 1)),
-    Case("string", 'a"b', '"a\\"b"', '"a\\"b"', '"a""b"', "v = 'a\"b'", ("string", 'a"b'), ("string", 'a"b'), b'a"b', "6122620001", ("varchar", 'a"b')),
-    Case("string", "", '""', '""', '""', "v = ''", ("string", ""), ("string", ""), b"", "0001", ("varchar", "")),
-    Case("string", "\x00é😀", '"\\u0000é😀"', '"\\u0000é😀"', '"\x00é😀"', "v LIKE '%😀'", ("string", "\x00é😀"), ("string", "\x00é😀"), "\x00é😀".encode(), "00ffc3a9f09f98800001", ("varchar", "\x00é😀")),
-    Case("double", -0.5, "-5e-1", "-0.5", "-0.5", "v = -0.5", ("double", -0.5), ("float", -0.5), None, None, ("double", -0.5)),
-    Case("double", 1.7976931348623157e308, "1.7976931348623157e308", "1.7976931348623157e308", "1.7976931348623157e+308", "v > 1e308", ("double", 1.7976931348623157e308), ("double", 1.7976931348623157e308), None, None, ("double", 1.7976931348623157e308)),
-    Case("decimal(9,7)", Decimal("0.0000001"), "1e-7", '"0.0000001"', "0.0000001", "v = 0.0000001", (PRICE, Decimal("0.0000001")), ("confluent.type.Decimal", {"value": b"\x01", "scale": 7}), b"0.0000001", None, ("varchar", "0.0000001")),
-    Case("decimal(9,7)", Decimal("-99.9999999"), '"-99.9999999"', '"-99.9999999"', "-99.9999999", "v < -99", (PRICE, Decimal("-99.9999999")), ("confluent.type.Decimal", {"value": b"\xc4\x65\x36\x01", "scale": 7}), b"-99.9999999", None, ("varchar", "-99.9999999")),
-    Case("boolean", True, "true", "true", "true", "v", ("boolean", True), ("bool", True), None, None, ("boolean", True)),
-    Case("boolean", False, "false", "false", "false", "v = FALSE", ("boolean", False), ("bool", False), None, None, ("boolean", False)),
-    Case("date", date(1, 1, 1), '"0001-01-01"', '"0001-01-01"', "0001-01-01", "v = '0001-01-01'", (DAY, date(1, 1, 1)), ("google.type.Date", {"year": 1, "month": 1, "day": 1}), b"0001-01-01", "7ff506c6", ("date", -719_162)),
-    Case("date", date(9999, 12, 31), '"9999-12-31"', '"9999-12-31"', "9999-12-31", "v > '9999-12-30'", (DAY, date(9999, 12, 31)), ("google.type.Date", {"year": 9999, "month": 12, "day": 31}), b"9999-12-31", "802cc0a0", ("date", 2_932_896)),
-    Case("time", time(0), '"00:00:00"', '"00:00:00"', '"00:00:00"', "v = '00:00:00'", (CLOCK, time(0)), ("google.type.TimeOfDay", {"nanos": 0}), b"00:00:00", None, ("varchar", "00:00:00")),
-    Case("time", time(7, 8, 9, 500_000), '"07:08:09.5"', '"07:08:09.500000"', '"07:08:09.500000"', "v > '07:08:09.499999'", (CLOCK, time(7, 8, 9, 500_000)), ("google.type.TimeOfDay", {"hours": 7, "minutes": 8, "seconds": 9, "nanos": 500_000_000}), b"07:08:09.5", None, ("varchar", "07:08:09.500000")),
-    Case("time", time(23, 59, 59, 999_999), '"23:59:59.999999"', '"23:59:59.999999"', '"23:59:59.999999"', "v = '23:59:59.999999'", (CLOCK, time(23, 59, 59, 999_999)), ("google.type.TimeOfDay", {"hours": 23, "minutes": 59, "seconds": 59, "nanos": 999_999_000}), b"23:59:59.999999", None, ("varchar", "23:59:59.999999")),
-    Case("timestamptz", AT, '"2026-01-02T05:04:05.6+02:00"', '"2026-01-02T03:04:05.600000Z"', '"2026-01-02T03:04:05.600000Z"', "v < '2026-01-03T00:00:00Z'", (MICROS, AT), ("google.protobuf.Timestamp", {"seconds": 1_767_323_045, "nanos": 600_000_000}), b"2026-01-02T03:04:05.6Z", None, ("bigint", 1_767_323_045_600_000)),
-    Case("timestamptz", LAST, '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999Z"', "v = '9999-12-31T23:59:59.999999Z'", (MICROS, LAST), ("google.protobuf.Timestamp", {"seconds": 253_402_300_799, "nanos": 999_999_000}), b"9999-12-31T23:59:59.999999Z", None, ("bigint", 253_402_300_799_999_999)),
-    Case("timestamp", LOCAL_FIRST, '"0001-01-01T00:00:00"', '"0001-01-01T00:00:00"', '"0001-01-01T00:00:00"', "v = '0001-01-01T00:00:00'", (LOCAL_MICROS, LOCAL_FIRST), None, b"0001-01-01T00:00:00", None, ("bigint", -62_135_596_800_000_000)),
-    Case("timestamp", AT.replace(tzinfo=None), '"2026-01-02T03:04:05.6"', '"2026-01-02T03:04:05.600000"', '"2026-01-02T03:04:05.600000"', "v < '2026-01-03T00:00:00'", (LOCAL_MICROS, AT.replace(tzinfo=None)), None, b"2026-01-02T03:04:05.600000", None, ("bigint", 1_767_323_045_600_000)),
-    Case("uuid", GUID, f'"{str(GUID).upper()}"', f'"{GUID}"', f'"{GUID}"', f"v = '{GUID}'", ({"type": "string", "logicalType": "uuid"}, GUID), ("bytes", GUID.bytes), str(GUID).encode(), "897917622336186f9674299b90a8e2e7", ("varchar", "89791762-2336-186f-9674-299b90a8e2e7")),
-    Case("binary", b"\x00\xff", '"AP8="', '"AP8="', '"AP8="', "v = 'AP8='", ("bytes", b"\x00\xff"), ("bytes", b"\x00\xff"), b"\x00\xff", "00ffff0001", ("varchar", "AP8=")),
-    Case("binary", b"", '""', '""', '""', "v = ''", ("bytes", b""), ("bytes", b""), b"", "0001", ("varchar", "")),
-    Case("json", '{"a":1}', '{"a":1}', '"{\\"a\\":1}"', '"{""a"":1}"', "v LIKE '%a%'", ({"type": "map", "values": "int"}, {"a": 1}), ("map<string, sint32>", {"a": 1}), None, None, ("varchar", '{"a":1}')),
-    Case("struct<day: date, n: int>", {"day": date(2026, 1, 2), "n": None}, '{"day":"2026-01-02","x":1}', '{"day":"2026-01-02","n":null}', '"{""day"":""2026-01-02"",""n"":null}"', None, (PAIR, {"day": date(2026, 1, 2), "n": None}), ("Pair", {"day": {"year": 2026, "month": 1, "day": 2}}), None, None, None),
-    Case("list<int>", [1, 2], "[1,2]", "[1,2]", '"[1,2]"', None, ({"type": "array", "items": ["int", "null"]}, [1, 2]), ("repeated sint32", [1, 2]), None, None, None),
-    Case("list<time>", [time(1, 2, 3), time(4, 5, 6, 7)], '["01:02:03","04:05:06.000007"]', '["01:02:03","04:05:06.000007"]', '"[""01:02:03"",""04:05:06.000007""]"', None, ({"type": "array", "items": CLOCK}, [time(1, 2, 3), time(4, 5, 6, 7)]), ("repeated google.type.TimeOfDay", [{"hours": 1, "minutes": 2, "seconds": 3}, {"hours": 4, "minutes": 5, "seconds": 6, "nanos": 7_000}]), None, None, None),
-    Case("map<string, double>", {"a": 0.5, "b": 1.0}, '{"b":1,"a":0.5}', '{"a":0.5,"b":1.0}', '"{""a"":0.5,""b"":1.0}"', None, ({"type": "map", "values": "double"}, {"a": 0.5, "b": 1.0}), ("map<string, double>", {"a": 0.5, "b": 1.0}), None, None, None),
+    Case("int", -(2**31), "-2147483648", "-2147483648", "-2147483648", "v < 0", ("int", -(2**31)), ("sint32", -(2**31)), b"-2147483648", "00000000"),
+    Case("int", 2**31 - 1, "2147483647", "2147483647", "2147483647", "v = 2147483647", ("int", 2**31 - 1), ("int32", 2**31 - 1), b"2147483647", "ffffffff"),
+    Case("long", -(2**63), "-9223372036854775808", "-9223372036854775808", "-9223372036854775808", "v = -9223372036854775808", ("long", -(2**63)), ("sint64", -(2**63)), b"-9223372036854775808", "0000000000000000"),
+    Case("long", 2**63 - 1, "9223372036854775807", "9223372036854775807", "9223372036854775807", "v > 9223372036854775806", ("long", 2**63 - 1), ("uint64", 2**63 - 1), b"9223372036854775807", "ffffffffffffffff"),
+    Case("string", 'a"b', '"a\\"b"', '"a\\"b"', '"a""b"', "v = 'a\"b'", ("string", 'a"b'), ("string", 'a"b'), b'a"b', "6122620001"),
+    Case("string", "", '""', '""', '""', "v = ''", ("string", ""), ("string", ""), b"", "0001"),
+    Case("string", "\x00é😀", '"\\u0000é😀"', '"\\u0000é😀"', '"\x00é😀"', "v LIKE '%😀'", ("string", "\x00é😀"), ("string", "\x00é😀"), "\x00é😀".encode(), "00ffc3a9f09f98800001"),
+    Case("double", -0.5, "-5e-1", "-0.5", "-0.5", "v = -0.5", ("double", -0.5), ("float", -0.5), None, None),
+    Case("double", 1.7976931348623157e308, "1.7976931348623157e308", "1.7976931348623157e308", "1.7976931348623157e+308", "v > 1e308", ("double", 1.7976931348623157e308), ("double", 1.7976931348623157e308), None, None),
+    Case("decimal(9,7)", Decimal("0.0000001"), "1e-7", '"0.0000001"', "0.0000001", "v = 0.0000001", (PRICE, Decimal("0.0000001")), ("confluent.type.Decimal", {"value": b"\x01", "scale": 7}), b"0.0000001", None),
+    Case("decimal(9,7)", Decimal("-99.9999999"), '"-99.9999999"', '"-99.9999999"', "-99.9999999", "v < -99", (PRICE, Decimal("-99.9999999")), ("confluent.type.Decimal", {"value": b"\xc4\x65\x36\x01", "scale": 7}), b"-99.9999999", None),
+    Case("boolean", True, "true", "true", "true", "v", ("boolean", True), ("bool", True), None, None),
+    Case("boolean", False, "false", "false", "false", "v = FALSE", ("boolean", False), ("bool", False), None, None),
+    Case("date", date(1, 1, 1), '"0001-01-01"', '"0001-01-01"', "0001-01-01", "v = '0001-01-01'", (DAY, date(1, 1, 1)), ("google.type.Date", {"year": 1, "month": 1, "day": 1}), b"0001-01-01", "7ff506c6"),
+    Case("date", date(9999, 12, 31), '"9999-12-31"', '"9999-12-31"', "9999-12-31", "v > '9999-12-30'", (DAY, date(9999, 12, 31)), ("google.type.Date", {"year": 9999, "month": 12, "day": 31}), b"9999-12-31", "802cc0a0"),
+    Case("time", time(0), '"00:00:00"', '"00:00:00"', '"00:00:00"', "v = '00:00:00'", (CLOCK, time(0)), ("google.type.TimeOfDay", {"nanos": 0}), b"00:00:00", None),
+    Case("time", time(7, 8, 9, 500_000), '"07:08:09.5"', '"07:08:09.500000"', '"07:08:09.500000"', "v > '07:08:09.499999'", (CLOCK, time(7, 8, 9, 500_000)), ("google.type.TimeOfDay", {"hours": 7, "minutes": 8, "seconds": 9, "nanos": 500_000_000}), b"07:08:09.5", None),
+    Case("time", time(23, 59, 59, 999_999), '"23:59:59.999999"', '"23:59:59.999999"', '"23:59:59.999999"', "v = '23:59:59.999999'", (CLOCK, time(23, 59, 59, 999_999)), ("google.type.TimeOfDay", {"hours": 23, "minutes": 59, "seconds": 59, "nanos": 999_999_000}), b"23:59:59.999999", None),
+    Case("timestamptz", AT, '"2026-01-02T05:04:05.6+02:00"', '"2026-01-02T03:04:05.600000Z"', '"2026-01-02T03:04:05.600000Z"', "v < '2026-01-03T00:00:00Z'", (MICROS, AT), ("google.protobuf.Timestamp", {"seconds": 1_767_323_045, "nanos": 600_000_000}), b"2026-01-02T03:04:05.6Z", None),
+    Case("timestamptz", LAST, '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999Z"', '"9999-12-31T23:59:59.999999Z"', "v = '9999-12-31T23:59:59.999999Z'", (MICROS, LAST), ("google.protobuf.Timestamp", {"seconds": 253_402_300_799, "nanos": 999_999_000}), b"9999-12-31T23:59:59.999999Z", None),
+    Case("timestamp", LOCAL_FIRST, '"0001-01-01T00:00:00"', '"0001-01-01T00:00:00"', '"0001-01-01T00:00:00"', "v = '0001-01-01T00:00:00'", (LOCAL_MICROS, LOCAL_FIRST), None, b"0001-01-01T00:00:00", None),
+    Case("timestamp", AT.replace(tzinfo=None), '"2026-01-02T03:04:05.6"', '"2026-01-02T03:04:05.600000"', '"2026-01-02T03:04:05.600000"', "v < '2026-01-03T00:00:00'", (LOCAL_MICROS, AT.replace(tzinfo=None)), None, b"2026-01-02T03:04:05.600000", None),
+    Case("uuid", GUID, f'"{str(GUID).upper()}"', f'"{GUID}"', f'"{GUID}"', f"v = '{GUID}'", ({"type": "string", "logicalType": "uuid"}, GUID), ("bytes", GUID.bytes), str(GUID).encode(), "897917622336186f9674299b90a8e2e7"),
+    Case("binary", b"\x00\xff", '"AP8="', '"AP8="', '"AP8="', "v = 'AP8='", ("bytes", b"\x00\xff"), ("bytes", b"\x00\xff"), b"\x00\xff", "00ffff0001"),
+    Case("binary", b"", '""', '""', '""', "v = ''", ("bytes", b""), ("bytes", b""), b"", "0001"),
+    Case("json", '{"a":1}', '{"a":1}', '"{\\"a\\":1}"', '"{""a"":1}"', "v LIKE '%a%'", ({"type": "map", "values": "int"}, {"a": 1}), ("map<string, sint32>", {"a": 1}), None, None),
+    Case("struct<day: date, n: int>", {"day": date(2026, 1, 2), "n": None}, '{"day":"2026-01-02","x":1}', '{"day":"2026-01-02","n":null}', '"{""day"":""2026-01-02"",""n"":null}"', None, (PAIR, {"day": date(2026, 1, 2), "n": None}), ("Pair", {"day": {"year": 2026, "month": 1, "day": 2}}), None, None),
+    Case("list<int>", [1, 2], "[1,2]", "[1,2]", '"[1,2]"', None, ({"type": "array", "items": ["int", "null"]}, [1, 2]), ("repeated sint32", [1, 2]), None, None),
+    Case("list<time>", [time(1, 2, 3), time(4, 5, 6, 7)], '["01:02:03","04:05:06.000007"]', '["01:02:03","04:05:06.000007"]', '"[""01:02:03"",""04:05:06.000007""]"', None, ({"type": "array", "items": CLOCK}, [time(1, 2, 3), time(4, 5, 6, 7)]), ("repeated google.type.TimeOfDay", [{"hours": 1, "minutes": 2, "seconds": 3}, {"hours": 4, "minutes": 5, "seconds": 6, "nanos": 7_000}]), None, None),
+    Case("map<string, double>", {"a": 0.5, "b": 1.0}, '{"b":1,"a":0.5}', '{"a":0.5,"b":1.0}', '"{""a"":0.5,""b"":1.0}"', None, ({"type": "map", "values": "double"}, {"a": 0.5, "b": 1.0}), ("map<string, double>", {"a": 0.5, "b": 1.0}), None, None),
 ]  # fmt: skip
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.type} {case.sent}")
 every_kind = pytest.mark.parametrize("kind", Kind)
@@ -379,26 +364,6 @@ def test_a_plain_key_has_it_or_the_definition_refuses_it(case: Case) -> None:
         return
     decoded = decoder_for(table(case.type, **settings)).decode([case.text], [b'{"w":1}'])
     assert (decoded.bad, decoded.columns["v"]) == ([], [case.value])
-
-
-@every_case
-def test_trino_has_it_of_the_server_or_is_told_that_it_cannot(case: Case) -> None:
-    definition = table(case.type)
-    column = definition.columns[1]
-    if case.hot is None:
-        assert unservable(definition) == "Trino's Thrift connector has no type for the nested column v"
-        return
-    assert unservable(definition) is None
-    hot = hot_columns(definition)[1]
-    served = as_served(stored(case), column.type)
-    assert (hot.type, served.to_pylist()) == (case.hot[0], [case.hot[1]])
-    assert block(served, hot.type)
-    sql = served_rows(definition, "hot", 1, servers=1, scans=1, wanted=["v"], others={})
-    assert f'{NAMES[case.of.kind].cast} AS "v"' in sql
-    if hot.takes_conditions:
-        (content,) = served.to_pylist()
-        form = {3: content.encode()} if hot.type == "varchar" else {2: [content]}
-        assert value_in({1: form}, case.of.kind) == case.value
 
 
 @every_case

@@ -20,7 +20,6 @@ from thermocline.settings import (
     load_settings,
     problems_of_exposure,
 )
-from thermocline.settings.model import TrinoEndpointSettings
 
 BASE = """
 [kafka]
@@ -233,7 +232,7 @@ def test_the_names_of_kafkas_client_are_those_of_the_library_that_is_installed(t
     assert set(known_properties()) == {name for name in named if name.islower()}
 
 
-@pytest.mark.parametrize("section", sorted({*Settings.model_fields, "serving.trino"} - {"tables"}))
+@pytest.mark.parametrize("section", sorted({*Settings.model_fields, "serving.catalog"} - {"tables"}))
 def test_an_unknown_name_is_found_in_every_section(
     problems_of: Callable[..., tuple[str, ...]], section: str
 ) -> None:
@@ -732,24 +731,15 @@ def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, 
     assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))
 
 
-def test_the_endpoint_for_trino_is_reached_from_elsewhere_with_a_certificate_alone() -> None:
-    file = Path("server.pem")
-    plain = TrinoEndpointSettings(port=9200, host="0.0.0.0")
-    (problem,) = problems_of_exposure(ServingSettings(trino=plain))
-    assert "serving.trino.host" in problem
-    with_tls = plain.model_copy(update={"certificate_file": file, "key_file": file, "client_ca_file": file})
-    assert not list(problems_of_exposure(ServingSettings(trino=with_tls)))
-
-
-@pytest.mark.parametrize(
-    ("section", "given"),
-    [("serving.trino", 'certificate_file = "server.pem"'), ("views", 'server_ca_file = "ca.pem"')],
-)
-def test_a_part_of_what_tls_takes_is_named(
-    problems_of: Callable[..., tuple[str, ...]], section: str, given: str
+def test_views_of_live_tables_need_a_server_that_has_them(
+    load: Callable[..., Settings], problems_of: Callable[..., tuple[str, ...]]
 ) -> None:
-    (problem,) = problems_of(f"\n[{section}]\n{given}\n")
-    assert "TLS takes" in problem
+    of_server = '\n[views]\nhot = "server"\n'
+    (problem,) = problems_of(of_server)
+    assert "serving.catalog.enabled = true" in problem
+    assert "views.live_uri" in problem
+    for more in ('live_uri = "http://server:8080/iceberg"', "[serving.catalog]\nenabled = true"):
+        assert load(f"{of_server}{more}\n").views.hot == "server"
 
 
 AVRO = 'format = "avro"\n'

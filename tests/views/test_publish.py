@@ -33,7 +33,6 @@ from thermocline.iceberg.catalog import open_catalog
 from thermocline.kafka.facts import OpenTransaction, TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.hot_columns import GROUP
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 from thermocline.views.drop import drop_views
@@ -84,6 +83,11 @@ class World:
     def publisher(self) -> ViewPublisher:
         log: Any = self.log
         return ViewPublisher(self.settings, "t", self.catalog, log, self.trino.client(), self.clock)
+
+    def settings_of_server(self) -> Settings:
+        """These settings with live views of a server's live tables."""
+        served = self.settings.views.model_copy(update={"hot": "server"})
+        return self.settings.model_copy(update={"views": served})
 
     def commit(self, offset: int, end: int | None = None, without_record: int = 0) -> int:
         """A commit up to an offset of the log, which ends there or beyond."""
@@ -141,24 +145,45 @@ def test_records_that_are_not_committed_change_no_unbounded_view(world: World) -
 
 
 def test_the_cold_view_needs_no_server_and_no_log(world: World) -> None:
-    """Method: Trino refuses the question which servers answer, as it does while none listens."""
-    served = world.settings.views.model_copy(update={"hot": "server"})
-    world.settings = world.settings.model_copy(update={"views": served})
+    """Method: Trino refuses to make a view of a live table, as it does while no server has it."""
+    world.settings = world.settings_of_server()
     snapshot_id = world.commit(10)
-    world.trino.before_look.append(lambda: world.trino.hooks.append(_no_server))
-    log: Any = world.log
-    trino = world.trino.client(served)
-    publisher = ViewPublisher(world.settings, "t", world.catalog, log, trino, world.clock)
+    world.trino.hooks += [lambda _: None, _no_server]
     with pytest.raises(TrinoRefused):
-        publisher.publish()
+        world.publisher().publish()
     assert set(world.trino.comments) == {COLD.removeprefix("app.")}
     assert world.published(COLD).snapshot_id == snapshot_id
     assert str(snapshot_id) in world.lease(COLD)
 
 
 def _no_server(sql: str) -> None:
-    assert GROUP in sql
+    assert '"live"."app"."t"' in sql
     raise trino_error("no server answers")
+
+
+def test_views_of_a_live_table_stay_through_commits_and_need_no_lease(world: World) -> None:
+    world.settings = world.settings_of_server()
+    world.commit(10)
+    publisher = world.publisher()
+    assert set(publisher.publish().replaced) == ALL
+    snapshot_id = world.commit(20)
+    done = publisher.publish()
+    assert (done.replaced, set(done.kept)) == ((COLD,), {LIVE, BY_KEY})
+    assert world.published(COLD).snapshot_id == snapshot_id
+    assert [world.published(view).snapshot_id for view in (LIVE, BY_KEY)] == [None, None]
+    assert [world.published(view).until_ms for view in (LIVE, BY_KEY)] == [None, None]
+    assert held_views(world.table) == [COLD]
+
+
+def test_views_go_from_kafka_to_live_tables_and_back(world: World) -> None:
+    of_kafka = world.settings
+    world.commit(10)
+    world.publisher().publish()
+    world.settings = world.settings_of_server()
+    assert set(world.publisher().publish().replaced) == {LIVE, BY_KEY}
+    world.settings = of_kafka
+    assert set(world.publisher().publish().replaced) == {LIVE, BY_KEY}
+    assert set(world.publisher().publish().kept) == ALL
 
 
 def test_a_commit_replaces_all_of_them(world: World) -> None:

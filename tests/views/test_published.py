@@ -43,6 +43,18 @@ def test_a_comment_says_all_that_is_compared() -> None:
     assert found == PublishedView("live", "app.t", 1, planned().digest, END, NOW + LIFE_MS, None, 1)
 
 
+def test_a_view_of_a_live_table_is_replaced_with_the_definition_and_not_with_a_snapshot() -> None:
+    """A view keeps the types of its columns, and those may change while the text stays the same."""
+    found = planned(None, live="live")
+    said = PublishedView.parse(found.comment)
+    assert said == PublishedView("live", "app.t", None, found.digest, None, None, None, 1)
+    assert judged(found, planned(None, snapshot_id=2, live="live")) is ViewAction.KEEP
+    altered = replace(found, plan=replace(found.plan, definition=replace(DEFINITION, version=2)))
+    assert judged(found, altered) is ViewAction.REPLACE
+    for other in (planned(), planned(None, live="elsewhere")):
+        assert judged(found, other) is judged(other, found) is ViewAction.REPLACE
+
+
 def test_the_statement_carries_that_comment_and_says_when_the_view_ends() -> None:
     statement = planned().statement
     assert f"COMMENT {literal(planned().comment)}\n" in statement

@@ -46,7 +46,6 @@ from thermocline.errors.records import (
 from thermocline.errors.request import (
     BadParameter,
     HotBytesExceeded,
-    LiveViewRefused,
     NotPermitted,
     NotReady,
     ReadAfterTimeout,
@@ -122,7 +121,6 @@ __all__ = [
     "HotBytesExceeded",
     "InternalError",
     "KafkaUnreachable",
-    "LiveViewRefused",
     "LogReplaced",
     "MaintenanceBehind",
     "NotConfirmed",

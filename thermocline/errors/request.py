@@ -384,25 +384,3 @@ def _age(age_seconds: float | None, is_stale: bool) -> str:
     if age_seconds is None:
         return "of unknown age"
     return f"{age_seconds:.2f} s ago{' (stale)' if is_stale else ''}"
-
-
-class LiveViewRefused(RequestError):
-    """A live view in Trino that reads hot rows from the server can't be answered exactly.
-
-    All of a query's scans must see one state of the hot rows, laid over the snapshot that the view names. The
-    server holds that state while the query reads, and refuses once it can't return the same one again: it was
-    restarted, or the query paused for a minute. It also refuses snapshots that were replaced minutes ago, and
-    hot rows that are behind the log.
-
-    Run the query again. If it is refused again, run thermocline views check.
-    """
-
-    code = "live-view-refused"
-    http_status = 503
-    exit_code = ExitCode.UNAVAILABLE
-    retryable = True
-    _what = "the live view of {table} can't be read by this query: {detail}"
-    _next = "run the query again; if it is refused again, run thermocline views check"
-
-    table: str
-    detail: str

@@ -19,7 +19,6 @@ from thermocline.rules.other_types import meant_by
 from thermocline.rules.type_entry import (
     KEY_END,
     Epoch,
-    HotForm,
     KeyForm,
     Kind,
     Packing,
@@ -36,7 +35,6 @@ __all__ = [
     "TIMESTAMP",
     "TYPES",
     "ColumnType",
-    "HotForm",
     "KeyForm",
     "Kind",
     "NestedField",

@@ -79,11 +79,6 @@ class Merging:
         """Why views can't apply the rule to what they read of Kafka; empty where they can."""
         return ""
 
-    @property
-    def problem_over_rows(self) -> str:
-        """Why hot rows can't be laid over the table's rows without comparing them; empty where they can."""
-        return ""
-
     def sequences(self, rows: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
         """The sequence of every row: bytes that sort as the order columns do, which are found by name.
 
@@ -143,11 +138,6 @@ class BySequence(Merging):
     def problem_in_sql(self) -> str:
         """See `Merging`."""
         return "records that columns order (sequence_by) are not compared with the table's rows in SQL"
-
-    @property
-    def problem_over_rows(self) -> str:
-        """See `Merging`."""
-        return "records that columns order (sequence_by) need the rows below them"
 
 
 @dataclass(frozen=True)

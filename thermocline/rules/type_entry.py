@@ -20,7 +20,6 @@ __all__ = [
     "KEY_END",
     "Counted",
     "Epoch",
-    "HotForm",
     "KeyForm",
     "Kind",
     "Packing",
@@ -107,22 +106,6 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class HotForm:
-    """What Trino's Thrift connector has of a hot row's value; it has few types.
-
-    ``type`` is the connector's, and ``served`` makes an array for it of one of the declared type; ``cast`` is
-    the SQL, with ``{found}`` for the connector's value and ``{of}`` for the type, that makes the declared
-    type of it again. ``condition`` makes the natural value of the connector's in a condition; None where a
-    condition doesn't come through as one on the declared value.
-    """
-
-    type: str
-    served: Callable[[ColumnType, pa.Array], pa.Array] = lambda _, values: values
-    cast: str = "{found}"
-    condition: Convert | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TypeEntry:
     """One kind of column.
 
@@ -138,7 +121,6 @@ class TypeEntry:
     ``token`` is how a condition spells it; None where no value of it can be compared.
     ``counted``, how it is given as a number; None where it has no epoch.
     ``texts`` makes the texts of CSV; None where Arrow writes them as we do.
-    ``hot``, what Trino has of hot rows; None where it has nothing.
     ``orders``: records can be ordered by it. ``since`` is the value of 0 microseconds, of times.
     """
 
@@ -154,7 +136,6 @@ class TypeEntry:
     plain: tuple[str, ...]
     token: Token | None
     texts: Callable[[ColumnType, pa.Array], pa.Array] | None
-    hot: HotForm | None
     orders: bool
     convert: Callable[[ColumnType], Convert | None] = lambda _: None
     stored: Callable[[ColumnType], Convert | None] = lambda _: None

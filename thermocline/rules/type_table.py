@@ -29,7 +29,6 @@ from thermocline.rules.type_entry import (
     KEY_END,
     Counted,
     Epoch,
-    HotForm,
     KeyForm,
     Kind,
     Packing,
@@ -130,10 +129,6 @@ def _of_numbers(entry: TypeEntry) -> TypeEntry:
     return replace(entry, parsed=lambda _: counted.parsed, convert=reader)
 
 
-def _microseconds(_: ColumnType, values: pa.Array) -> pa.Array:
-    return values.view(pa.int64())
-
-
 def _escape(value: bytes) -> bytes:
     return value.replace(b"\x00", ESCAPED_ZERO) + KEY_END
 
@@ -160,10 +155,6 @@ _STORED, _NATURAL, _SPELLED = attrgetter("stored"), attrgetter("natural"), attrg
 _pack_int: Final = struct.Struct(">I").pack
 _pack_long: Final = struct.Struct(">Q").pack
 
-_MOMENT: Final = (
-    "CAST(from_unixtime_nanos(CAST({found} AS decimal(38, 0)) * 1000) AS timestamp(6) with time zone)"
-)
-
 _ENTRIES: Final = {
     Kind.INT: TypeEntry(
         arrow=lambda _: pa.int32(),
@@ -178,7 +169,6 @@ _ENTRIES: Final = {
         plain=("string", "int"),
         token=Token.NUMBER,
         texts=None,
-        hot=HotForm("integer", condition=int),
         orders=True,
         key=KeyForm(
             encode=lambda value: _pack_int(value + _INT_BIAS),
@@ -201,7 +191,6 @@ _ENTRIES: Final = {
         plain=("string", "int", "long"),
         token=Token.NUMBER,
         texts=None,
-        hot=HotForm("bigint", condition=int),
         orders=True,
         key=KeyForm(
             encode=lambda value: _pack_long(value + _LONG_BIAS),
@@ -224,7 +213,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=None,
-        hot=HotForm("varchar", condition=bytes.decode),
         orders=True,
         key=KeyForm(
             encode=lambda value: _escape(value.encode()),
@@ -245,7 +233,6 @@ _ENTRIES: Final = {
         plain=(),
         token=Token.NUMBER,
         texts=None,
-        hot=HotForm("double"),
         orders=False,
     ),
     Kind.DECIMAL: TypeEntry(
@@ -261,7 +248,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.NUMBER,
         texts=arrow_texts.decimal_texts,
-        hot=HotForm("varchar", arrow_texts.decimal_texts, "CAST({found} AS {of.trino})"),
         orders=False,
         convert=_decimal_reader,
         spelled=_plain_decimal,
@@ -279,7 +265,6 @@ _ENTRIES: Final = {
         plain=(),
         token=Token.TRUTH,
         texts=None,
-        hot=HotForm("boolean"),
         orders=False,
     ),
     Kind.DATE: TypeEntry(
@@ -295,7 +280,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=None,
-        hot=HotForm("date", lambda _, values: values.view(pa.int32()), condition=scalars.day),
         orders=True,
         convert=lambda _: scalars.calendar_date,
         key=KeyForm(
@@ -320,7 +304,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=arrow_texts.clock_texts,
-        hot=HotForm("varchar", arrow_texts.clock_texts, "CAST({found} AS {of.trino})"),
         orders=False,  # it begins again every day
         convert=lambda _: scalars.clock_time,
         counted=Counted(_UNITS, _LONG, scalars.time_of_day),
@@ -338,7 +321,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=arrow_texts.moment_texts,
-        hot=HotForm("bigint", _microseconds, _MOMENT),
         orders=True,
         since=datetime(1970, 1, 1, tzinfo=UTC),
         convert=lambda _: scalars.timestamp,
@@ -357,7 +339,6 @@ _ENTRIES: Final = {
         plain=("string",),
         token=Token.TEXT,
         texts=arrow_texts.wall_clock_texts,
-        hot=HotForm("bigint", _microseconds, f"CAST({_MOMENT} AT TIME ZONE 'UTC' AS {{of.trino}})"),
         orders=True,
         since=datetime(1970, 1, 1),  # noqa: DTZ001  (a time without a zone)
         convert=lambda _: scalars.local_timestamp,
@@ -376,7 +357,6 @@ _ENTRIES: Final = {
         plain=("string", "uuid", "bytes"),
         token=Token.TEXT,
         texts=arrow_texts.uuid_texts,
-        hot=HotForm("varchar", arrow_texts.uuid_texts, "CAST({found} AS {of.trino})"),
         orders=False,
         of_bytes=scalars.uuid_of_bytes,
         convert=lambda _: scalars.uuid,
@@ -402,7 +382,6 @@ _ENTRIES: Final = {
         plain=("bytes",),
         token=Token.TEXT,
         texts=arrow_texts.base64_texts,
-        hot=HotForm("varchar", arrow_texts.base64_texts, "from_base64({found})"),
         orders=False,
         of_bytes=bytes,
         convert=lambda _: _binary,
@@ -421,7 +400,6 @@ _ENTRIES: Final = {
         plain=(),
         token=Token.TEXT,
         texts=None,
-        hot=HotForm("varchar"),
         orders=False,
         convert=lambda _: _json_text,
     ),
@@ -438,7 +416,6 @@ _ENTRIES: Final = {
         plain=(),
         token=None,
         texts=None,
-        hot=None,
         orders=False,
         convert=partial(nested_types.rebuilt_struct, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_struct, _STORED),
@@ -461,7 +438,6 @@ _ENTRIES: Final = {
         plain=(),
         token=None,
         texts=None,
-        hot=None,
         orders=False,
         convert=partial(nested_types.rebuilt_list, inside=_CONVERT),
         stored=partial(nested_types.rebuilt_list, inside=_STORED),
@@ -484,7 +460,6 @@ _ENTRIES: Final = {
         plain=(),
         token=None,
         texts=None,
-        hot=None,
         orders=False,
         convert=partial(nested_types.rebuilt_map, inside=_CONVERT),
         stored=where_needed(nested_types.rebuilt_map, _STORED),

@@ -61,13 +61,6 @@ def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
             f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
             'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'
         )
-    host, has_tls = serving.trino.host or serving.host, serving.trino.has_tls
-    # safety: trino-loopback-only
-    if serving.trino.port and not (has_tls or serving.expose_without_authentication or _is_loopback(host)):
-        yield (
-            f'serving.trino.host: other machines can reach "{host}", and there is no authentication: set '
-            "certificate_file, key_file and client_ca_file, so that clients need a certificate"
-        )
 
 
 def _is_loopback(host: str) -> bool:

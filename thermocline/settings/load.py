@@ -115,7 +115,11 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
             found = error.errors(include_url=False, include_context=False, include_input=False)
         else:
             settings = _with_absolute_paths(settings, file.parent)
-            problems += [*_problems_of_tables(settings), *problems_of_addresses(settings)]
+            problems += [
+                *_problems_of_tables(settings),
+                *_problems_of_views(settings),
+                *problems_of_addresses(settings),
+            ]
             return settings, problems
         problems += _problems_of(found, tree, origins, is_file_unread=read is None)
         if read is None:
@@ -312,6 +316,15 @@ def _problems_of_tables(settings: Settings) -> Iterator[str]:
             )
 
 
+def _problems_of_views(settings: Settings) -> Iterator[str]:
+    has_live_tables = settings.serving.catalog.enabled or settings.views.live_uri is not None
+    if settings.views.hot == "server" and not has_live_tables:  # safety: views-need-live-tables
+        yield (
+            'views.hot: "server" needs the live tables of a server: set serving.catalog.enabled = true, or '
+            "views.live_uri where the server has a configuration of its own"
+        )
+
+
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     catalog = settings.catalog
     changes = {"uri": _absolute_sqlite(catalog.uri, folder)}
@@ -319,8 +332,6 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
     serving = _with_files(settings.serving, folder, "state_dir", "extract_jobs_dir")
-    endpoint = _with_files(serving.trino, folder, "certificate_file", "key_file", "client_ca_file")
-    serving = serving.model_copy(update={"trino": endpoint})
     registry = _with_files(settings.registry, folder, "ca_file")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {

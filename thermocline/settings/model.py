@@ -115,44 +115,7 @@ class MaintenanceSettings(Section):
     lookups_per_second: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
 
 
-_Address = Annotated[str, Field(pattern=r"^[^\s:,/]+:\d{1,5}$")]
 _ObjectStore = Annotated[str, Field(pattern=r"^(s3|s3a|gs|abfss?)://[^/?#]+(/[^?#]*)?$")]
-
-
-class TrinoEndpointSettings(Section):
-    """The endpoint for Trino's Thrift connector; without a port there is none.
-
-    With ``certificate_file``, ``key_file`` and ``client_ca_file`` (PEM) it speaks TLS, and answers those
-    alone whose certificate is signed by that authority. ``host`` is by default that of ``[serving]``.
-    Where Trino asks several servers, ``servers`` are the addresses of all, and ``address`` is this one's.
-    """
-
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    host: Annotated[str, Field(min_length=1)] | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    client_ca_file: Path | None = None
-    servers: Annotated[tuple[_Address, ...], BeforeValidator(names_of)] = ()
-    address: _Address | None = None
-
-    @model_validator(mode="after")
-    def _check_servers(self) -> Self:
-        if len(set(self.servers)) < len(self.servers):
-            raise ValueError("servers names one of them twice")
-        if self.address is not None and self.address not in self.servers:
-            raise ValueError(f"address is {self.address}, and none of servers")
-        return self
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if len({one is None for one in (self.certificate_file, self.key_file, self.client_ca_file)}) > 1:
-            raise ValueError("TLS takes all three: certificate_file, key_file and client_ca_file")
-        return self
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether it asks for a certificate."""
-        return self.certificate_file is not None
 
 
 class LiveCatalogSettings(Section):
@@ -196,7 +159,6 @@ class ServingSettings(Section):
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()
-    trino: TrinoEndpointSettings = Field(default_factory=TrinoEndpointSettings)
     catalog: LiveCatalogSettings = Field(default_factory=LiveCatalogSettings)
 
     @property
@@ -220,11 +182,10 @@ class SqlSettings(Section):
 
 
 class ViewsSettings(Section):
-    """The views in Trino. ``lake``, ``kafka`` and ``server`` are what Trino calls its catalogs.
+    """The views in Trino. ``lake``, ``kafka`` and ``live`` are what Trino calls its catalogs.
 
-    So is ``live``, the catalog of the server's live tables, which Trino reaches at ``live_uri``.
-    ``hot`` is where the live views read hot rows: from Kafka, or from ``serve`` at ``server_address``.
-    ``server_ca_file`` and ``server_key_file`` are PEM files of Trino's machine, where that speaks TLS.
+    ``live`` has the server's live tables, and Trino reaches it at ``live_uri``. ``hot`` is where the live
+    views read hot rows: from Kafka, or from ``serve``, whose live tables they are then.
     """
 
     enabled: bool = False
@@ -234,19 +195,9 @@ class ViewsSettings(Section):
     lake: Annotated[str, Field(min_length=1)] = "lake"
     kafka: Annotated[str, Field(min_length=1)] = "kafka"
     hot: Literal["kafka", "server"] = "kafka"
-    server: Annotated[str, Field(min_length=1)] = "hot"
     live: Annotated[str, Field(min_length=1)] = "live"
     live_uri: Annotated[str, Field(pattern=r"^https?://[^/@]+/.*$")] | None = None
-    server_address: _Address | None = None
-    server_ca_file: Annotated[str, Field(min_length=1)] | None = None
-    server_key_file: Annotated[str, Field(min_length=1)] | None = None
     margin_seconds: Seconds = 2.0
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if (self.server_ca_file is None) != (self.server_key_file is None):
-            raise ValueError("TLS takes both: server_ca_file and server_key_file")
-        return self
 
     @model_validator(mode="after")
     def _check_password(self) -> Self:

@@ -1,4 +1,4 @@
-"""A table with every type that Trino's Thrift connector lacks, and a server that its live views read."""
+"""A table of many types, and a server whose live tables its live views read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from trino.exceptions import TrinoQueryError
 
 from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live
 from tests.behaviour.topic import APP, Topic
-from tests.views.stacked.started import CERTIFICATES, HOT_IN_TLS, HOT_OF_TWO, hot_addresses
+from tests.views.stacked.started import live_port
 from tests.views.stacked.viewed import ask
-from thermocline.dev.ports import free_ports
 from thermocline.dev.stack import Command, Stack
 from thermocline.errors import ExitCode
 
@@ -87,11 +86,14 @@ class Typed(Live):
                 apply(rows, record)
         return rows
 
-    def put(self, user: int, number: int | None) -> None:
-        """A record whose values hang on a number; some are null. None deletes the row."""
+    def put(self, user: int, number: int | None, **more: Any) -> None:
+        """A record whose values hang on a number; some are null. None deletes the row.
+
+        ``more`` are fields of columns that were added.
+        """
         key = key_of(user)
         values = None if number is None else _values(number)
-        value = None if values is None else json.dumps(_as_json(values)).encode()
+        value = None if values is None else json.dumps(_as_json(values) | more).encode()
         self.sent[user % PARTITIONS].append((key, values))
         self.topic.send_raw(_as_key(key), value, user % PARTITIONS)
 
@@ -199,48 +201,21 @@ def of_partition(rows: Mapping[Key, Values], partition: int) -> Rows:
     return {key: row for key, row in rows.items() if int(key[1].removeprefix("u")) % PARTITIONS == partition}
 
 
-def read_from_server(live: Live, stale_after_seconds: float = 5.0, has_tls: bool = False) -> None:
-    """Has the table's live views read a server's hot rows."""
-    address, *_ = hot_addresses(live.stack)
-    hot = f'hot = "server"\nserver_address = "{address}"\n'
-    endpoint = f"[serving.trino]\nport = {address.rpartition(':')[2]}\n"
-    if has_tls:
-        files = {name: CERTIFICATES / f"{name}.pem" for name in ("ca", "server", "client")}
-        hot += f'server = "{HOT_IN_TLS}"\n'
-        hot += f'server_ca_file = "{files["ca"]}"\nserver_key_file = "{files["client"]}"\n'
-        endpoint += f'certificate_file = "{files["server"]}"\nkey_file = "{files["server"]}"\n'
-        endpoint += f'client_ca_file = "{files["ca"]}"\n'
-    _configure(live, hot, endpoint, stale_after_seconds)
-
-
-def read_from_two_servers(live: Live) -> list[Mapping[str, str]]:
-    """The same with two, which know of each other; the variables that tell each what is its own."""
-    _, *two = hot_addresses(live.stack)
-    hot = f'hot = "server"\nserver = "{HOT_OF_TWO}"\n'
-    _configure(live, hot, f"[serving.trino]\nservers = {json.dumps(two)}\n", 5.0)
-    folder = live.settings.serving.state_dir
-    return [
-        {
-            "THERMOCLINE_SERVING__TRINO__ADDRESS": address,
-            "THERMOCLINE_SERVING__TRINO__PORT": address.rpartition(":")[2],
-            "THERMOCLINE_SERVING__PORT": str(port),
-            "THERMOCLINE_SERVING__STATE_DIR": f"{folder}-{port}",
-        }
-        for address, port in zip(two, free_ports(2), strict=True)
-    ]
-
-
-def _configure(live: Live, views: str, endpoint: str, stale_after_seconds: float) -> None:
-    text = live.config_path.read_text().replace("[views]\n", f"[views]\n{views}")
-    text = text.replace("[serving]\n", f"[serving]\nstale_after_seconds = {stale_after_seconds}\n")
-    live.config_path.write_text(text.replace("[tables.", f"{endpoint}\n[tables.", 1))
+def read_from_server(live: Live, stale_after_seconds: float = 5.0) -> None:
+    """Has the table's live views read a server's live tables, each query a snapshot of its own."""
+    port = f"port = {live.settings.serving.port}"
+    text = live.config_path.read_text().replace("[views]\n", '[views]\nhot = "server"\n')
+    assert port in text
+    text = text.replace(port, f"port = {live_port(live.stack)}\nstale_after_seconds = {stale_after_seconds}")
+    section = "[serving.catalog]\nenabled = true\nmin_interval_seconds = 0\n"
+    live.config_path.write_text(text.replace("[tables.", f"{section}\n[tables.", 1))
 
 
 class Server:
     """``thermocline serve``, of which live views were made, and answer."""
 
-    def __init__(self, live: Live, variables: Mapping[str, str] | None = None) -> None:
-        self._live, self._variables = live, variables
+    def __init__(self, live: Live) -> None:
+        self._live = live
         self._command = self._started()
 
     @property
@@ -281,7 +256,7 @@ class Server:
         self._command = self._started()
 
     def publish(self) -> None:
-        """Live views of it; to make them, Trino asks it for the table's columns."""
+        """Live views of it; to make them, Trino asks it for the table."""
         self._live.stack.wait_for(self._is_published, f"the views of {self._live.name} answer")
 
     def stop(self) -> None:
@@ -290,7 +265,7 @@ class Server:
     def _started(self) -> Command:
         live = self._live
         log_path = live.stack.folder / f"{live.name}-serve.log"
-        return Command(live.config_path, log_path, "serve", environment=self._variables)
+        return Command(live.config_path, log_path, "serve")
 
     def _is_published(self) -> bool:
         self._command.check()

@@ -15,8 +15,7 @@ from tests.behaviour.test_other_formats import VARIANTS
 from thermocline.dev.ports import HOST, ports_of
 from thermocline.dev.stack import TABLE, TRINO_ADMIN, Stack, StackOptions
 from thermocline.ingest.table.create import create_table
-from thermocline.settings import ServingSettings, ViewsSettings, load_settings
-from thermocline.settings.model import LiveCatalogSettings, TrinoEndpointSettings
+from thermocline.settings import ViewsSettings, load_settings
 from thermocline.views.access import Names
 from thermocline.views.config import trino_files, write_files
 
@@ -32,24 +31,19 @@ OF_TESTS = (
         "optimized",
         "split",
         "live_typed",
-        "live_busy",
         "live_filtered",
         "hot_typed",
         "hot_partial",
-        "hot_shared",
+        "hot_busy",
+        "hot_altered",
         "hot_broken",
         "hot_compared",
     ),
     *(one.name for one in FORMATS),
 )
 """The tables and topics besides the stack's own: Trino has to know them when it starts."""
-HOT_IN_TLS = "hot_in_tls"
-"""Trino's catalog of a server's endpoint with TLS; without it is ``hot``."""
-HOT_OF_TWO = "hot_of_two"
-"""And that of two servers."""
 LIVE_CATALOG = "live"
 """Trino's catalog of a server's live tables."""
-CERTIFICATES = Path(__file__).parents[2] / "serving" / "trino" / "certificates"
 MARGIN_SECONDS = 0.3  # of the tables of tests: it shortens what they wait for
 
 
@@ -78,13 +72,6 @@ def started(folder: Path) -> Iterator[Stack]:
         yield stack
 
 
-def hot_addresses(stack: Stack) -> tuple[str, ...]:
-    """Where Trino expects the endpoint of a server, the same one for each test; and those of two together."""
-    folder = stack.folder / "endpoint"
-    folder.mkdir(exist_ok=True)
-    return tuple(f"{HOST}:{port}" for port in ports_of(folder, 3))
-
-
 def live_port(stack: Stack) -> int:
     """Where Trino expects the server whose live tables it reads."""
     folder = stack.folder / "live"
@@ -93,33 +80,14 @@ def live_port(stack: Stack) -> int:
 
 
 def _start_trino(stack: Stack) -> None:
-    """As the stack does, knowing the tables of tests, too; and one server without and with TLS, and two."""
+    """As the stack does, knowing the tables of tests, too, and where a server has live ones."""
     assert stack.trino is not None
     own = stack.settings.table(TABLE)
     others = {
         name: own.model_copy(update={"identifier": f"app.{name}", "topics": (name,)}) for name in OF_TESTS
     }
-    address, *two = hot_addresses(stack)
-    live_uri = f"http://{HOST}:{live_port(stack)}/iceberg"
-    plain = ViewsSettings(hot="server", server_address=address, live_uri=live_uri)
-    ca, key = str(CERTIFICATES / "ca.pem"), str(CERTIFICATES / "client.pem")
-    in_tls = plain.model_copy(update={"server": HOT_IN_TLS, "server_ca_file": ca, "server_key_file": key})
-    of_two = ViewsSettings(hot="server", server=HOT_OF_TWO)
-    serving = ServingSettings(
-        trino=TrinoEndpointSettings(servers=tuple(two)), catalog=LiveCatalogSettings(enabled=True)
-    )
-    of_tests = {"tables": {TABLE: own, **others}, "serving": serving}
-    files, *more = (
-        trino_files(stack.settings.model_copy(update={**of_tests, "views": views}), Names(admin=TRINO_ADMIN))
-        for views in (plain, in_tls, of_two)
-    )
-    rights = "access-control.json"
-    others_too = f"hot|{HOT_IN_TLS}|{HOT_OF_TWO}"
-    of_all = files.files[rights].replace('"hot"', f'"{others_too}"').replace("|hot|", f"|{others_too}|")
-    catalogs = {
-        path: one.files[path]
-        for name, one in zip((HOT_IN_TLS, HOT_OF_TWO), more, strict=True)
-        for path in (f"catalog/{name}.properties",)
-    }
-    write_files(replace(files, files={**files.files, **catalogs, rights: of_all}), stack.trino.configuration)
+    views = ViewsSettings(live_uri=f"http://{HOST}:{live_port(stack)}/iceberg")
+    of_tests = {"tables": {TABLE: own, **others}, "views": views}
+    files = trino_files(stack.settings.model_copy(update=of_tests), Names(admin=TRINO_ADMIN))
+    write_files(files, stack.trino.configuration)
     stack.trino.start()

@@ -59,7 +59,7 @@ def test_lookups_extract_and_live_view_have_the_same_values_at_one_read_point(st
     live.ingest()
     read_from_server(live)
     followers = [Follower(live.sent[partition]) for partition in range(PARTITIONS)]
-    with serving(live) as server, live.traffic(), Client(stack.url) as client:
+    with serving(live) as server, live.traffic(), Client(live.settings.serving.url) as client:
         for number in range(ROUNDS):
             if number % COMMIT_EVERY == COMMIT_EVERY - 1:
                 live.ingest()
