@@ -63,5 +63,5 @@ def rows_of(report: dict[str, Any]) -> Iterator[tuple[object, ...]]:
                 view["view"],
                 view["snapshot_id"],
                 view["ends_at"],
-                view["problem"] or "as of the newest snapshot",
+                view["problem"] or ("as of the newest snapshot" if view["snapshot_id"] else "as of now"),
             )
