@@ -88,13 +88,17 @@ def by_lookup_without_a_server(stack: Stack, read_after: str) -> Rows:
 
 
 def by_live_catalog(stack: Stack, read_after: str) -> Rows:
-    # An engine reaches the store as it is set up to; this catalog gives no credentials.
+    catalog = live_catalog(stack, **{"header.Thermocline-Read-After": read_after})
+    table = catalog.load_table(f"app.{TABLE}")
+    return _grouped(table.scan(selected_fields=("user_id", "key", "value")).to_arrow())
+
+
+def live_catalog(stack: Stack, **more: str) -> RestCatalog:
+    """An engine's, which reaches the store as it is set up to: the catalog gives no credentials."""
     store = {
         name: value for name, value in stack.settings.catalog.properties.items() if name.startswith("s3.")
     }
-    headers = {"header.Thermocline-Read-After": read_after}
-    table = RestCatalog("live", uri=f"{stack.url}/iceberg", **store, **headers).load_table(f"app.{TABLE}")
-    return _grouped(table.scan(selected_fields=("user_id", "key", "value")).to_arrow())
+    return RestCatalog("live", uri=f"{stack.url}/iceberg", **store, **more)
 
 
 READ_PATHS: dict[str, Callable[[Stack, str], Rows]] = {

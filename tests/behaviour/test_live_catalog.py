@@ -11,6 +11,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
 from tests.behaviour.live import wait_for
+from tests.behaviour.read_paths import live_catalog
 from tests.behaviour.test_every_read_path import wait_for_server
 from tests.behaviour.topic import Topic
 from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
@@ -41,7 +42,7 @@ def server(stack: Stack) -> Command:
 
 @pytest.fixture
 def catalog(stack: Stack, server: Command) -> RestCatalog:
-    return RestCatalog("live", uri=f"{stack.url}/iceberg")
+    return live_catalog(stack)
 
 
 def read_point_of(table: Table) -> ReadPoint:

@@ -82,7 +82,7 @@ def test_two_servers_and_trino_agree_with_a_lake_written_by_a_spark_cluster(tmp_
 def test_a_wrong_row_in_the_extract_ends_it_with_a_bad_verdict(tmp_path: Path) -> None:
     """Goal: the demo can fail. Method: an extract that keeps the rows which newer records replace."""
     copy, folder = tmp_path / "copy", tmp_path / "run"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
     place = places(copy)["overlay-extract"]
     file = copy / place.file
     file.write_text(mutated(file.read_text(), place.number, LINES["overlay-extract"].mutation))
