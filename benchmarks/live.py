@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def far(options: argparse.Namespace) -> None:
-    """Traffic, commits beside it, and a load each second, on a store that is far away."""
+    """Traffic and a load each second, on a store that is far away."""
     with (
         tempfile.TemporaryDirectory() as folder,
         far_store(Path(folder)) as store,

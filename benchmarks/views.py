@@ -80,7 +80,6 @@ def main() -> None:
             options.seed,
             trino_gb=options.trino_gb,
             views_hot="server",
-            has_live_catalog=True,
         )
         with stack:
             server = stack.serve()

@@ -32,15 +32,16 @@ LOAD_UNTIL: Final = "thermocline.load-until-ms"
 LIVE_SUMMARY: Final = "thermocline.live"
 _GZIP: Final = b"\x1f\x8b"
 _COLLECTS: Final = "gc.enabled"
-"""Of the table's properties: by it, Iceberg's libraries delete no file that they take for one of nobody's."""
+"""Of the table's properties: where it is false, Iceberg's libraries refuse to remove orphans."""
 _WRITE_PATHS: Final = ("write.data.path", "write.metadata.path", "write.folder-storage.path")
 
 
 def table_metadata(io: FileIO, location: str) -> dict[str, Any]:
     """A metadata file of a table, as it is: PyIceberg 0.12 writes none of format version 3.
 
-    But the last of the files that it says were before it is it itself: whoever looks for files that nobody
-    needs would not find it in what is made of it, and delete it. Raises `OSError` where it can't be read.
+    Only its log of metadata files also names the file itself. Otherwise whoever removes orphans by metadata
+    that is made of this would not find the file there, and delete it. Raises `OSError` where it can't be
+    read.
     """
     content = read_file(io, location)
     found: dict[str, Any] = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)

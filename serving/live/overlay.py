@@ -86,7 +86,7 @@ class Overlay:
     def new_records(self, view: HotView) -> NewRecords:
         """What the view holds beyond it. Raises what the hot tier raises.
 
-        All of it is in memory then, so that nobody holds a view while a store lets him wait.
+        All of it is in memory then, so that no view is held while the store is waited for.
         """
         end = view.end.merged_max(self.seam)
         return NewRecords(end, () if end == self.end else tuple(self._changed(view)))

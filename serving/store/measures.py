@@ -60,7 +60,7 @@ LIVE_SNAPSHOTS: Final = Counter(
 )
 LIVE_FILES_WRITTEN: Final = Counter(
     "thermocline_live_files_written",
-    "Files that were written for the live catalog: rows, deletes, manifests and lists of them.",
+    "Files that were written for the live catalog: rows, deletes, manifests and metadata.",
     ("table",),
     registry=metrics.REGISTRY,
 )

@@ -13,10 +13,10 @@ class ServerBusy(RequestError):
     """Too many requests of this kind are waiting already.
 
     Each API process lets a limited number of entities wait for files of the same disk or bucket; lookups
-    whose rows are in memory are still answered. It lets as many engines wait for a snapshot of a live table.
-    A server streams serving.extracts_max extracts at once, runs
-    one extract job at a time, and lets serving.extracts_waiting_max of each kind wait. A longer queue would
-    only delay every answer, including those that nobody waits for any more.
+    whose rows are in memory are still answered. It also limits how many engines wait for a snapshot of a live
+    table. A server streams serving.extracts_max extracts at once, runs one extract job at a time, and lets
+    serving.extracts_waiting_max of each kind wait. A longer queue would only delay every answer, including
+    those that nobody waits for any more.
 
     Nothing was read. Ask again in a moment. If it keeps happening, raise the setting that the message names
     (serving.workers for lookups), or add servers.

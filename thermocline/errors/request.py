@@ -239,7 +239,8 @@ class ReadPointGone(RequestError):
     rollback. Each record must also be as readable as it was: if its schema was deleted from the registry
     after ingest applied it, nothing says any more which key it changed.
 
-    A load of the live catalog can be loaded again by its name for half of serving.catalog.files_seconds.
+    A load of the live catalog can be loaded again by its name for a quarter to half of
+    serving.catalog.files_seconds.
 
     No rows were returned, and the table is fine. Use a newer read point, such as that of any recent answer;
     after changes, take a full extract, whose read point is where the next changes begin.
