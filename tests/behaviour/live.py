@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pytest
@@ -227,6 +227,28 @@ def replayed(before: Rows, records: Iterable[Acknowledged]) -> Rows:
         else:
             rows[key] = row["value"]
     return rows
+
+
+@contextmanager
+def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Something goes on in a thread until it is told to stop; what it raises is raised at the end."""
+    stop, failed = threading.Event(), []
+
+    def run() -> None:
+        try:
+            work(stop)
+        except BaseException as error:  # noqa: BLE001  it is raised at the end
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

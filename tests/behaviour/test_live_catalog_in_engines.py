@@ -22,7 +22,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from tests.behaviour.engines import CATALOG, DuckDB, EngineFailed, QueryEngine, Spark, rows_of
-from tests.behaviour.live import wait_for
+from tests.behaviour.live import meanwhile, wait_for
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli import entry
 from thermocline.dev.stack import Stack
@@ -236,33 +236,22 @@ class LiveTable:
     @contextmanager
     def traffic(self) -> Iterator[None]:
         """Two rows of one partition get higher and higher numbers meanwhile, the first before the second."""
-        stop, failed = threading.Event(), []
 
         def write_pair(number: int) -> None:
             self.put(0, {"small": number})
             self.put(2, {"small": number})
             self.flush()
 
-        def write() -> None:
-            try:
-                number = 0
-                while not stop.is_set():
-                    number += 1
-                    write_pair(number)
-            except BaseException as error:  # noqa: BLE001  it is raised at the end
-                failed.append(error)
+        def write(stop: threading.Event) -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                write_pair(number)
 
         write_pair(0)
         self.extracted()
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
+        with meanwhile(write):
             yield
-        finally:
-            stop.set()
-            thread.join()
-        if failed:
-            raise failed[0]
 
     def _in_its_catalog(self) -> Table:
         return load_table(open_catalog(self._lake.stack.settings.catalog), self.name, f"app.{self.name}")

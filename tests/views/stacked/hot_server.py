@@ -17,7 +17,7 @@ from uuid import UUID
 import psutil
 from trino.exceptions import TrinoQueryError
 
-from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live
+from tests.behaviour.live import APPEND_TIME, PATIENCE_SECONDS, Live, meanwhile
 from tests.behaviour.topic import APP, Topic
 from tests.views.stacked.started import live_port
 from tests.views.stacked.viewed import ask
@@ -109,30 +109,19 @@ class Typed(Live):
     @contextmanager
     def traffic(self, seed: int = 1) -> Iterator[None]:
         """Some 80 records a second meanwhile: three in ten delete, the others have a number of their own."""
-        stop, rng = threading.Event(), random.Random(seed)
-        failed: list[BaseException] = []
+        rng = random.Random(seed)
 
-        def produce() -> None:
+        def produce(stop: threading.Event) -> None:
             number = 10_000
-            try:
-                while not stop.wait(PAUSE_SECONDS):
-                    with self.writing:
-                        for _ in range(BURST):
-                            number += 1
-                            self.put(rng.randrange(USERS), None if rng.random() < 0.3 else number)
-                        self.topic.flush()
-            except BaseException as error:  # noqa: BLE001  it is raised at the end
-                failed.append(error)
+            while not stop.wait(PAUSE_SECONDS):
+                with self.writing:
+                    for _ in range(BURST):
+                        number += 1
+                        self.put(rng.randrange(USERS), None if rng.random() < 0.3 else number)
+                    self.topic.flush()
 
-        thread = threading.Thread(target=produce, daemon=True)
-        thread.start()
-        try:
+        with meanwhile(produce):
             yield
-        finally:
-            stop.set()
-            thread.join()
-        if failed:
-            raise failed[0]
 
     def shown(self, view: str, where: str = "true") -> Rows:
         names = ", ".join(f'"{name}"' for name in COLUMNS)
