@@ -35,11 +35,8 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     context: typer.Context,
     name: TableName,
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="COLUMN=VALUE", help="Further columns of --entity.")
-    ] = None,
-    entity: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE...", help="Check only this entity: --entity app_id=7 user_id=ada"),
+        typer.Argument(metavar="COLUMN=VALUE", help="Check only this entity: app_id=7 user_id=ada"),
     ] = None,
     sample: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Check only N random entities.")
@@ -77,13 +74,14 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     compare the rows with.
 
     Puts data into $TMPDIR: first the rows of an extract (uncompressed), then these rows, the table's rows and
-    all records of the log (compressed); with --sample or --entity, only the extract. Without --url, it also
+    all records of the log (compressed); of a sample or an entity, only the extract. Without --url, it also
     puts the uncommitted records there.
     """
     session = session_of(context)
     settings = session.settings()
     settings.table(name)
-    parts = _entity_parts(entity, key, sample)
+    if key and sample is not None:
+        raise BadParameter(name="--sample", problem="give it or an entity, not both")
     if not watch:
         _check_not_watching(rounds, keep_going)
     from thermocline.cli.read import parse_key
@@ -97,7 +95,7 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
     choices = Choices(
         seed=random.randrange(SEED_MAX) if seed is None else seed,
         sample=sample,
-        entity=parse_key(parts) if parts else None,
+        entity=parse_key(key) if key else None,
         lookups=POOL if watch else LOOKUPS,
         shown=shown,
         memory_bytes=memory_mb * MEGABYTE,
@@ -117,15 +115,6 @@ def verify(  # noqa: PLR0913, PLR0917  (a command has as many options)
             watching = VerifyWatch(verifier, lookups, report, LOOKUPS)
             _watch(watching.rounds(stop, rounds), keep_going, as_json)
         return _code(report)
-
-
-def _entity_parts(entity: list[str] | None, key: list[str] | None, sample: int | None) -> list[str]:
-    """The columns of --entity, as they were given. Raises `BadParameter`."""
-    if sample is not None and (entity or key):
-        raise BadParameter(name="--sample", problem="give --sample or --entity, not both")
-    if key and not entity:
-        raise BadParameter(name=key[0], problem="an entity is given as --entity COLUMN=VALUE...")
-    return [*(entity or ()), *(key or ())]
 
 
 def _code(report: Report) -> ExitCode:

@@ -112,12 +112,12 @@ def named(definition: LiveTable, parameters: Mapping[str, str]) -> bytes:
     entity = ", ".join(definition.entity)
     for name in parameters:
         if name not in definition.entity:
-            problem = f"{name} is in the key, and not in the entity: an entity is {entity}"
-            raise BadParameter(name="--entity", problem=problem)
+            problem = f"it is in the key, and not in the entity: an entity is {entity}"
+            raise BadParameter(name=name, problem=problem)
     values = []
     for column in definition.key_columns[: len(definition.entity)]:
         if column.name not in parameters:
-            raise BadParameter(name="--entity", problem=f"{column.name} is missing: an entity is {entity}")
+            raise BadParameter(name=column.name, problem=f"it is missing: an entity is {entity}")
         try:
             values.append(parse_value(column, parameters[column.name]))
         except ValueError as error:

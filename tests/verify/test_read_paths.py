@@ -119,21 +119,21 @@ def test_a_sample_is_the_same_for_one_seed_and_agrees(live: Live, size: int) -> 
 
 @pytest.mark.full
 def test_one_entity_is_compared_alone(live: Live, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("verify", live.name, "--entity", f"app_id={APP}", "user_id=u1", "--json")
+    words = ("verify", live.name, f"app_id={APP}", "user_id=u1", "--json")
     assert live.run(*words) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["rows"]["live"], document["read_paths"]["lookups"], document["agrees"]) == (1, 1, True)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("words", [["--entity", "app_id=7"], ["--entity", "nothing=1"], ["user_id=u1"]])
+@pytest.mark.parametrize("words", [["app_id=7"], ["nothing=1"], ["user_id"]])
 def test_an_entity_that_is_none_is_a_wrong_command(live: Live, words: list[str]) -> None:
     assert live.run("verify", live.name, *words) == ExitCode.USAGE
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "words", [["--rounds", "2"], ["--keep-going"], ["--sample", "3", "--entity", "app_id=1"]]
+    "words", [["--rounds", "2"], ["--keep-going"], ["--sample", "3", "app_id=1", "user_id=u1"]]
 )
 def test_options_that_say_nothing_together_are_a_wrong_command(live: Live, words: list[str]) -> None:
     assert live.run("verify", live.name, *words) == ExitCode.USAGE
