@@ -459,7 +459,14 @@ An environment variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOT
 `kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, both in the file and
 in variables. In the text of a setting, `${NAME}` stands for the variable of that name, except in
 `[tables.NAME]`. Values in the sections for other programs (`kafka.client`, `catalog.properties`,
-`spark.conf`) are never shown.
+`spark.conf`, `serving.catalog.reader_properties`) are never shown.
+
+A variable with `_FILE` at its end names a file that has the value, as containers mount secrets:
+`THERMOCLINE_REGISTRY__PASSWORD_FILE=/run/secrets/registry`. This works for every setting but the columns of a
+table. The value is the file's content as it is, also a `${NAME}` in it, without one line break at the end;
+it is UTF-8 text of at most 1,048,576 bytes. The variable without `_FILE` must not be set, too. Dots in the
+names of other programs are two underscores, or dots: `THERMOCLINE_KAFKA__CLIENT__SASL__PASSWORD_FILE`. A
+setting whose own name ends in `_file` is set by the variable of that name.
 
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 

@@ -607,6 +607,10 @@ LINES: Final[dict[str, Line]] = {
     "guard-utf8": Line("and one that is no UTF-8", ("from_utf8(to_utf8({text})) = {text}", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
     "guard-object": Line("and one that is no object", ("starts_with(ltrim({text}), '{{')", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
     "guard-characters": Line("and one with half a character", ("{_has_whole_characters(text)}", "true"), "views/trino/test_guard_in_trino.py::test_trino_reads_the_poison_corpus_as_decode_does", FULL),
+    # Secrets, and who can read what.
+    "value-file-bounded": Line("a file that is no secret does not fill the memory", NEVER, "thermocline/test_value_files.py::test_a_file_that_is_no_value_is_named_with_its_variable"),
+    "value-file-as-it-is": Line("a secret is taken as it stands in its file", NEVER, "thermocline/test_value_files.py::test_a_value_is_the_content_as_it_is_without_one_line_break_at_the_end"),
+    "no-content-of-files": Line("a problem never has what a file has", DROP, "thermocline/test_value_files.py::test_a_problem_of_a_value_never_has_what_the_file_has"),
     # The live catalog.
     "live-unchanged-rows": Line("a row that says the same again comes from its last record, as in a lookup", ("suppress_unchanged=False", "suppress_unchanged=index.definition.suppress_unchanged"), "serving/live/test_overlay.py::test_a_row_that_says_the_same_again_comes_from_its_last_record"),
     "live-several-partitions": Line("a key in several partitions is decided by all its hot records, not by the last ones", ("view.is_in_several_partitions(bucket, keys, self.seam)", "False"), "serving/live/test_overlay.py::test_a_key_in_several_partitions_is_decided_by_all_its_hot_records"),
