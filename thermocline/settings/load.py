@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigInvalid, did_you_mean
+from thermocline.process.masking import remember
 from thermocline.settings.checks import (
     problems_of_addresses,
     problems_of_client,
@@ -95,6 +96,7 @@ def find_file(path: Path | None = None) -> Path:
 def _without_problems(file: Path, settings: Settings | None, problems: Sequence[str]) -> Settings:
     if problems or settings is None:
         raise ConfigInvalid(of=str(file), problems=tuple(problems))
+    remember(settings.secrets())  # safety: secrets-remembered
     return settings
 
 
