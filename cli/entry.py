@@ -40,6 +40,7 @@ from thermocline.cli.session import Session
 from thermocline.errors import BadParameter, DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.process import logs, safe_path
 from thermocline.process.answered import exit_now
+from thermocline.process.core_files import leave_no_core
 from thermocline.process.masking import mask_password
 from thermocline.text.typed import typed
 
@@ -134,6 +135,7 @@ def all_commands() -> Any:
 def main() -> None:
     """The ``thermocline`` command."""
     safe_path.pass_on()
+    leave_no_core()
     code = run(sys.argv[1:])
     exit_now(code)
     sys.exit(code)
