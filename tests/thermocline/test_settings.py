@@ -464,6 +464,27 @@ def test_folders_that_cannot_be_written_are_problems_of_a_check_alone(
     )
 
 
+def test_tables_within_a_folder_of_the_server_are_a_problem(
+    problems_of: Callable[..., tuple[str, ...]], load: Callable[..., Settings], tmp_path: Path
+) -> None:
+    """Goal: whoever reads the tables is not shut out when the server closes its own folder."""
+    data = tmp_path / "data"
+    within_state, within_jobs = (
+        f"lies in serving.{name}, {data}, which others can't enter: put it elsewhere"
+        for name in ("state_dir", "extract_jobs_dir")
+    )
+    assert problems_of("[serving]\nstate_dir = 'data/warehouse/..'\n") == (
+        f"catalog.warehouse: {data}/warehouse {within_state}",
+        f"catalog.uri: {data} {within_state}",
+    )
+    assert problems_of("[serving]\nextract_jobs_dir = 'data'\n") == (
+        f"catalog.warehouse: {data}/warehouse {within_jobs}",
+        f"catalog.uri: {data} {within_jobs}",
+    )
+    beside = "[serving]\nstate_dir = 'data/state'\nextract_jobs_dir = 'data/warehouse-jobs'\n"
+    assert load(beside).serving.state_dir == data / "state"
+
+
 def test_a_check_leaves_nothing_behind(load: Callable[..., Settings], tmp_path: Path) -> None:
     load()
     check_settings(tmp_path / "thermocline.toml")

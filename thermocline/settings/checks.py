@@ -21,10 +21,17 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from thermocline.errors import did_you_mean
 from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
 
-__all__ = ["problems_of_addresses", "problems_of_client", "problems_of_exposure", "problems_of_folders"]
+__all__ = [
+    "problems_of_addresses",
+    "problems_of_client",
+    "problems_of_exposure",
+    "problems_of_folders",
+    "problems_of_places",
+]
 
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
 _BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_PRIVATE: Final = ("serving.state_dir", "serving.extract_jobs_dir")
 _PORT_MAX: Final = 65_535
 _EXAMPLES: Final = "sqlite:///catalog.db or postgresql://USER@HOST/NAME"
 
@@ -45,6 +52,16 @@ def problems_of_folders(settings: Settings) -> Iterator[str]:
         reason = _why_not_writable(folder)
         if reason is not None:
             yield f"{name}: {folder} can't be written: {reason}"
+
+
+def problems_of_places(settings: Settings) -> Iterator[str]:
+    """Tables and catalogs within a folder that nobody but the server can enter."""
+    private = {name: folder.resolve() for name, folder in _folders(settings) if name in _PRIVATE}
+    shared = {name: folder.resolve() for name, folder in _folders(settings) if name not in _PRIVATE}
+    for name, folder in shared.items():
+        for other, kept in private.items():
+            if folder.is_relative_to(kept):  # safety: tables-apart
+                yield f"{name}: {folder} lies in {other}, {kept}, which others can't enter: put it elsewhere"
 
 
 def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:

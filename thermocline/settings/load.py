@@ -19,6 +19,7 @@ from thermocline.settings.checks import (
     problems_of_client,
     problems_of_exposure,
     problems_of_folders,
+    problems_of_places,
 )
 from thermocline.settings.environment import (
     FILE_SUFFIX,
@@ -125,6 +126,7 @@ def _loaded(file: Path, problems: list[str]) -> tuple[Settings | None, Laid]:
                 *_problems_of_tables(settings),
                 *_problems_of_views(settings),
                 *problems_of_addresses(settings),
+                *problems_of_places(settings),
             ]
             return settings, laid
         problems += _problems_of(found, tree, laid.origins, is_file_unread=read is None)
