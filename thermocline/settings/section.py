@@ -58,7 +58,7 @@ def _shown(value: object) -> Any:
         case dict():
             return {name: _shown(part) for name, part in value.items()}
         case tuple():
-            return list(value)
+            return [_shown(part) for part in value]
         case str() | Path():
             return mask_password(str(value))
         case _:
@@ -76,8 +76,8 @@ def _secrets_of(value: object) -> Iterator[str]:
                 if is_secret_name(name):
                     yield text
                 yield from secrets_within(text)
-        case dict():
-            for part in value.values():
+        case dict() | tuple():
+            for part in value.values() if isinstance(value, dict) else value:
                 yield from _secrets_of(part)
         case str():
             yield from secrets_within(value)
