@@ -101,7 +101,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.tailers": (
         "Maximum number of tailer processes. If there are more tables, a process tails several."
     ),
-    "serving.state_dir": "Folder for the hot tier and the cold index, on a local disk.",
+    "serving.state_dir": (
+        "Folder for the hot tier and the cold index, on a local disk. Only the user that runs the server can "
+        "enter it; one of another user is refused, and tables can't be in it."
+    ),
     "serving.hot_bytes_max": (
         "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses, and a command "
         "that works without a server stops."
@@ -158,7 +161,8 @@ SETTINGS: Final[Mapping[str, str]] = {
         "more are refused with `server-busy`."
     ),
     "serving.extract_jobs_dir": (
-        "Folder for the files of extract jobs. Default: none; the server then takes no jobs."
+        "Folder for the files of extract jobs, closed to other users as `state_dir` is. Default: none; the "
+        "server then takes no jobs."
     ),
     "serving.extract_jobs_store": (
         "URI in an object store, such as `s3://lake/extracts`, below which new jobs put their files. The "

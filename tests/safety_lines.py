@@ -612,7 +612,7 @@ LINES: Final[dict[str, Line]] = {
     "value-file-as-it-is": Line("a secret is taken as it stands in its file", NEVER, "thermocline/test_value_files.py::test_a_value_is_the_content_as_it_is_without_one_line_break_at_the_end"),
     "no-content-of-files": Line("a problem never has what a file has", DROP, "thermocline/test_value_files.py::test_a_problem_of_a_value_never_has_what_the_file_has"),
     "known-secrets": Line("a secret of the settings is in no text that we show", DROP, "thermocline/test_masking.py::test_a_secret_that_is_known_is_replaced_wherever_it_stands"),
-    "secrets-remembered": Line("whoever loads the settings knows what to hide", DROP, "cli/test_secrets.py::test_no_secret_is_in_what_a_command_prints"),
+    "secrets-remembered": Line("whoever loads the settings knows what to hide", DROP, "thermocline/test_settings.py::test_a_secret_that_was_loaded_is_hidden_in_any_text_from_then_on"),
     "errors-without-secrets": Line("an error that quotes a secret is shown without it", ("mask_secrets(words.format_map(_Facts(self)))", "words.format_map(_Facts(self))"), "thermocline/test_secrets.py::test_no_secret_is_in_an_error_whatever_is_told_of_it"),
     "state-is-ours": Line("what we keep does not lie in a folder that another user controls", NEVER, "serving/process/test_private_state.py::test_a_state_folder_of_another_user_is_refused"),
     "state-tightened": Line("a state folder that others could enter is closed", NEVER, "thermocline/test_private_folder.py::test_a_folder_that_others_can_enter_is_tightened_with_all_in_it_and_the_log_says_so_once"),

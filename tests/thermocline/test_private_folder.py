@@ -36,7 +36,7 @@ def write_by_all(folder: Path) -> None:
     (folder / "scratch").replace(folder / "renamed")
     with pa.OSFile(str(folder / "new" / "arrow"), "wb") as sink:
         sink.write(b"x")
-    duckdb.sql("select 1 as x").write_parquet(str(folder / "duckdb"))
+    duckdb.execute(f"copy (select 1 as x) to '{folder / 'duckdb'}' (format parquet)")
 
 
 @pytest.mark.usefixtures("umask")

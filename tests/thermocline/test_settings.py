@@ -13,6 +13,7 @@ import pytest
 
 from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.kafka.client_settings import known_properties
+from thermocline.process.masking import mask_secrets
 from thermocline.settings import (
     ServingSettings,
     Settings,
@@ -673,6 +674,13 @@ def test_no_secret_is_shown(load: Callable[..., Settings], monkeypatch: pytest.M
     settings = load(kafka=SECRETS)
     assert "hunter2" not in f"{settings} {settings!r} {settings.shown()} {settings.kafka.client}"
     assert settings.kafka.client["sasl.password"] == "hunter2"
+
+
+def test_a_secret_that_was_loaded_is_hidden_in_any_text_from_then_on(load: Callable[..., Settings]) -> None:
+    text = "refused: tulip-5e1d-x is wrong"
+    assert mask_secrets(text) == text
+    load(kafka='[kafka.client]\n"sasl.password" = "tulip-5e1d-x"\n')
+    assert mask_secrets(text) == "refused: **** is wrong"
 
 
 def test_no_secret_is_in_what_pydantic_says() -> None:
