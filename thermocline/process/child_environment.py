@@ -1,4 +1,4 @@
-"""The environment of programs that this one starts: without our settings, of which some are secrets."""
+"""The environment of programs that this one starts: without our settings and keys."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Final
 __all__ = ["settings_kept_back", "without_settings"]
 
 _PREFIX: Final = "THERMOCLINE_"
+_KEY: Final = "THERMOCLINE_KEY"
+"""Of a client of a server."""
 _SECTION: Final = "__"
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables but for those that are settings, such as ``THERMOCLINE_VIEWS__PASSWORD``."""
+    """The variables but for those that are settings, such as ``THERMOCLINE_VIEWS__PASSWORD``, or a key."""
     return {name: value for name, value in environment.items() if not _is_setting(name)}
 
 
@@ -29,4 +31,4 @@ def settings_kept_back() -> Iterator[None]:
 
 
 def _is_setting(name: str) -> bool:
-    return name.startswith(_PREFIX) and _SECTION in name.removeprefix(_PREFIX)
+    return name == _KEY or (name.startswith(_PREFIX) and _SECTION in name.removeprefix(_PREFIX))

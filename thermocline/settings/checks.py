@@ -32,6 +32,7 @@ __all__ = [
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
 _BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
 _PRIVATE: Final = ("serving.state_dir", "serving.extract_jobs_dir")
+_SHARED: Final = ("catalog.warehouse", "catalog.uri")
 _PORT_MAX: Final = 65_535
 _EXAMPLES: Final = "sqlite:///catalog.db or postgresql://USER@HOST/NAME"
 
@@ -57,7 +58,7 @@ def problems_of_folders(settings: Settings) -> Iterator[str]:
 def problems_of_places(settings: Settings) -> Iterator[str]:
     """Tables and catalogs within a folder that nobody but the server can enter."""
     private = {name: folder.resolve() for name, folder in _folders(settings) if name in _PRIVATE}
-    shared = {name: folder.resolve() for name, folder in _folders(settings) if name not in _PRIVATE}
+    shared = {name: folder.resolve() for name, folder in _folders(settings) if name in _SHARED}
     for name, folder in shared.items():
         for other, kept in private.items():
             if folder.is_relative_to(kept):  # safety: tables-apart

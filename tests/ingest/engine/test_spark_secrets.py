@@ -63,6 +63,7 @@ def test_the_command_line_of_sparks_jvm_has_no_setting(tmp_path: Path) -> None:
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.of.the.defaults  yes\nspark.own  no\n")
     variables = {
         "THERMOCLINE_CATALOG__PROPERTIES__CREDENTIAL": f"id:{CANARY}",
+        "THERMOCLINE_KEY": CANARY,
         "THERMOCLINE_CACHE": os.environ.get("THERMOCLINE_CACHE", ""),
         "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "PYTHONPATH": str(Path(__file__).parents[3]),
