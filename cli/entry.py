@@ -17,6 +17,7 @@ import typer
 
 import thermocline
 from thermocline.cli import (
+    client,
     config,
     demo,
     dev,
@@ -52,8 +53,8 @@ PARTS: Final = {
     "psycopg": "postgres",
     **dict.fromkeys(
         (
-            *("duckdb", "fastapi", "fastapi_offline", "httptools", "lmdb", "prompt_toolkit", "sqlglot"),
-            *("uvicorn", "uvloop", "zstandard"),
+            *("duckdb", "fastapi", "fastapi_offline", "httptools", "jwt", "lmdb", "prompt_toolkit"),
+            *("sqlglot", "uvicorn", "uvloop", "zstandard"),
         ),
         "serving",
     ),
@@ -70,6 +71,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # it would take [tables.NAME] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(client.app, name="client")
 app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
 app.add_typer(topic.app, name="topic")

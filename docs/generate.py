@@ -115,9 +115,9 @@ SETTINGS: Final[Mapping[str, str]] = {
         "they fit into `serving.rows_bytes_max`."
     ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
-    "serving.expose_without_authentication": (
-        "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
-        "no authentication yet, so anyone who can reach the port can read every table."
+    "serving.clients_file": (
+        "The file that says who may ask, and for what: see [security](../security.md). Without it, everybody "
+        "who can reach the port may read every table, and `serving.host` must be a loopback address."
     ),
     "serving.cors_origins": (
         "Origins (`https://app.example.com`) whose web pages may read answers in a browser; `*` stands for "

@@ -11,5 +11,5 @@ Admit = Callable[[Credentials], Caller]
 
 
 def admit_everyone(_: Credentials) -> Caller:
-    """Whoever reaches the port may read all tables: see ``serving.expose_without_authentication``."""
+    """Whoever reaches the port may read all tables, where there is no clients file."""
     return EVERYONE

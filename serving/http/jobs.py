@@ -22,7 +22,7 @@ from thermocline.errors import (
     StorageFailed,
     UnknownTable,
 )
-from thermocline.serving.http.dependencies import Asking, OfWorker, Table
+from thermocline.serving.http.dependencies import Asking, JobsTable, OfWorker
 from thermocline.serving.http.extract_response import READ_POINT
 from thermocline.serving.http.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
 from thermocline.serving.http.openapi import TAKING_A_BODY, problems
@@ -48,7 +48,7 @@ _REST: Final = re.compile(r"bytes=(\d{1,18})-")
 jobs = APIRouter(route_class=JsonRoute)
 
 
-async def _store(worker: OfWorker, table: Table) -> JobStore:
+async def _store(worker: OfWorker, table: JobsTable) -> JobStore:
     if table.name not in worker.jobs:
         raise ExtractJobsOff(table=table.name)
     return worker.jobs[table.name]
@@ -61,7 +61,7 @@ JobId = Annotated[str, Path(description="The job's id, as you gave it or as the 
 async def _own_job(caller: Asking, store: Store, id: JobId) -> Job:  # noqa: A002
     """A job of the caller; for others', as if there were none. Raises `NotFound`."""
     job = await asyncio.to_thread(store.get, id)
-    if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
+    if not caller.may_see(store.table, job.request.caller, job.request.part):  # safety: caller-own-jobs
         raise NotFound.of_job(store.table, id)
     return job
 
@@ -85,7 +85,9 @@ OwnJob = Annotated[Job, Depends(_own_job)]
         bad=TAKING_A_BODY,
     ),
 )
-async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCreate | None = None) -> Response:
+async def start(
+    caller: Asking, table: JobsTable, store: Store, body: ExtractJobCreate | None = None
+) -> Response:
     """Jobs run one after another. Each writes one file per bucket, all at one read point.
 
     If you give an id, you can repeat the start: it is then the same job.
@@ -98,7 +100,7 @@ async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCrea
         format=body.format,
         compression=body.compression,
         caller=caller.name,
-        scope=caller.scopes.get(table.name),
+        part=caller.grant(table.name).part,
     )
     definition = table.reader.cold.index.definition
     await asyncio.to_thread(Selection.of, definition, wanted.wanted(table.name))
@@ -115,7 +117,9 @@ async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCrea
 async def list_jobs(caller: Asking, store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
     found = await asyncio.to_thread(store.jobs)
-    shown = [job.shown() for job in found if caller.may_see(job.request.caller)]
+    shown = [
+        job.shown() for job in found if caller.may_see(store.table, job.request.caller, job.request.part)
+    ]
     content = msgspec.json.encode({"extracts": shown})
     return Response(content, media_type=JSON)
 

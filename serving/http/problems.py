@@ -30,12 +30,14 @@ from thermocline.errors import (
     RequestError,
     StorageFailed,
     ThermoclineError,
+    Unauthenticated,
 )
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 from thermocline.serving.http.authentication import Admit, admit_everyone
+from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of
-from thermocline.serving.read.caller import EVERYONE, Credentials
+from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
 
@@ -62,6 +64,10 @@ CALLER: Final = "thermocline.caller"
 """Where a request's scope has who asks."""
 IS_HEAD: Final = "thermocline.is-head"
 """A request's scope has it where only the head of the answer is wanted."""
+_CHALLENGE: Final = 'Bearer realm="thermocline", Basic realm="thermocline"'
+"""A browser asks for a password then, which is the key."""
+_PROBES: Final = frozenset({"/livez", "/readyz", "/version"})
+_NOBODY: Final = Caller("nobody", {})
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -84,9 +90,20 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, BadRequest) and error.allowed:
         headers["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = _CHALLENGE
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
+
+
+def _answer_of(error: ThermoclineError, path: str) -> Response:
+    if not path.startswith(f"{PREFIX}/"):
+        return problem_response(error, path)
+    answer = catalog_problem(error)
+    if isinstance(error, Unauthenticated):
+        answer.headers["WWW-Authenticate"] = _CHALLENGE
+    return answer
 
 
 def _problem(error: ThermoclineError, instance: str) -> dict[str, Any]:
@@ -104,14 +121,14 @@ def _facts_of(error: ThermoclineError) -> dict[str, Any]:
 class Requests:
     """The app around its endpoints: request ids, metrics, a bound for bodies, and every error as a problem.
 
-    It takes the place of FastAPI's own layers, so those can't be added to. ``known_rows`` gives the answer of
-    a table's ``ROWS_PATH`` to a query string, if it is known without waiting.
+    It takes the place of FastAPI's own layers, so those can't be added to. ``known_rows`` gives a caller
+    the answer of a table's ``ROWS_PATH`` to a query string, if it is known without waiting.
     """
 
     def __init__(
         self,
         api: FastAPI,
-        known_rows: Callable[[str, bytes], bytes | None],
+        known_rows: Callable[[Caller, str, bytes], bytes | None],
         admit: Admit = admit_everyone,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
@@ -156,15 +173,24 @@ class Requests:
             await send(message)
 
         try:
-            scope[CALLER] = self._admit(Credentials(header_of(scope, "Authorization")))
+            scope[CALLER] = self._admitted(scope)
             await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
             if status:
                 raise  # the answer has begun: all that is left is to break it off
-            await problem_response(problem, scope["path"])(scope, receive, send_named)
+            await _answer_of(problem, scope["path"])(scope, receive, send_named)
         finally:
             _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
+
+    def _admitted(self, scope: Scope) -> Caller:
+        """Who asks. A probe may be anybody, and is told no more than anybody."""
+        try:
+            return self._admit(Credentials(header_of(scope, "Authorization")))
+        except Unauthenticated:
+            if scope["path"] in _PROBES:  # safety: probes-tell-nothing
+                return _NOBODY
+            raise
 
     def known(
         self, table: str, query: bytes, given_id: str | None, credentials: Credentials
@@ -178,10 +204,10 @@ class Requests:
             caller = self._admit(credentials)
         except ThermoclineError:  # which the app meets again
             return None
-        if caller is not EVERYONE and not caller.has_plain_access(table):  # safety: direct-admitted
+        if not caller.may(Action.LOOKUP, table):  # safety: direct-admitted
             return None
         started = time.perf_counter()
-        body = self._known_rows(table, query)
+        body = self._known_rows(caller, table, query)
         if body is None:
             return None
         lines = _ROWS_LINES % (len(body), _request_id(given_id).encode())

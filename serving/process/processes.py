@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import PortTaken, ThermoclineError
 from thermocline.process import logs
+from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from thermocline.rules.definition import LiveTable
-    from thermocline.settings import Settings
+    from thermocline.serving.access.admission import Admission
+    from thermocline.settings import ServingSettings, Settings
 
 # Connections that wait to be accepted; a burst of clients, not a queue of requests.
 BACKLOG: Final = 2_048
@@ -75,6 +77,7 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     import uvicorn  # noqa: PLC0415  # the parent needs none of these
 
     from thermocline.serving.http.app import create_app  # noqa: PLC0415
+    from thermocline.serving.http.authentication import admit_everyone  # noqa: PLC0415
     from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
     from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
     from thermocline.serving.live.channel import LiveChannel  # noqa: PLC0415
@@ -84,7 +87,10 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     settings = served.settings
     tables = open_tables(settings, served.definitions, served.since)
     live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
-    app = create_app(tables, settings.serving, store_io(settings.catalog), live=live)
+    admission = _admission(settings.serving)
+    admit = admission or admit_everyone
+    tended = [] if admission is None else [admission.tend_forever]
+    app = create_app(tables, settings.serving, store_io(settings.catalog), admit, live, tended)
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
@@ -111,6 +117,16 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
     sockets = [bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
     Server(config).run(sockets=sockets)
+
+
+def _admission(serving: ServingSettings) -> Admission | None:
+    """What judges requests by the clients file; None where everybody is let in."""
+    from thermocline.serving.access.admission import Admission  # noqa: PLC0415
+    from thermocline.serving.access.clients_file import ClientsFile  # noqa: PLC0415
+
+    if serving.clients_file is None:
+        return None
+    return Admission(ClientsFile(serving.clients_file), SystemClock())
 
 
 def run_live(served: Served) -> None:

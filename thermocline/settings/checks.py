@@ -56,10 +56,10 @@ def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:
 
 def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
     """Why the server must not listen there: other machines could read every table."""
-    if not (serving.expose_without_authentication or _is_loopback(serving.host)):  # safety: loopback-only
+    if serving.clients_file is None and not _is_loopback(serving.host):  # safety: loopback-only
         yield (
-            f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
-            'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'
+            f'serving.host: other machines can reach "{serving.host}", and nobody would have to say who they '
+            'are: set serving.clients_file, and see `thermocline client create`; or host = "127.0.0.1"'
         )
 
 

@@ -137,7 +137,8 @@ class LiveCatalogSettings(Section):
 class ServingSettings(Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale.
 
-    Beyond loopback it is served only with ``expose_without_authentication``: see `problems_of_exposure`.
+    ``clients_file`` says who may ask, and for what; beyond loopback there has to be one: see
+    `problems_of_exposure`.
     """
 
     host: str = "127.0.0.1"
@@ -155,7 +156,7 @@ class ServingSettings(Section):
     extract_jobs_dir: Path | None = None
     extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
-    expose_without_authentication: bool = False
+    clients_file: Path | None = None
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()

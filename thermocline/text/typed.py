@@ -19,7 +19,7 @@ PROGRAM: Final = "thermocline"
 # Those that read the configuration, however they stand in a text.
 _OF_CONFIG: Final = re.compile(
     rf"(?<![\w./-]){PROGRAM} "
-    r"(?=(?:config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|sql|status|table|topic|verify|views)\b)"
+    r"(?=(?:client|config|dev|extract|ingest|lookup|maintain|quarantine|refused|serve|sql|status|table|topic|verify|views)\b)"
 )
 # Options of the program itself; the others stand alone.
 _WITH_VALUES: Final = ("--config", "--log-level")
