@@ -53,14 +53,14 @@ def served(
     """A server of rows that are cold, hot, or hot over cold."""
     world, oracle, chosen = new_world(), Oracle(), random.Random(1)
     for is_hot in (False, True):
-        for app in APPS:
+        for app_id in APPS:
             for user in USERS:
                 for key in KEYS:
                     if chosen.random() < 0.7:
-                        row = {"app_id": app, "user_id": user, "key": key}
+                        row = {"app_id": app_id, "user_id": user, "key": key}
                         value = value_of(chosen.choice(VALUES))
                         world.produce(row, value)
-                        oracle.rows[app, user, key] = {**row, **value}
+                        oracle.rows[app_id, user, key] = {**row, **value}
         if not is_hot:
             world.commit()
             world.publish()

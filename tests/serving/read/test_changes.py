@@ -137,7 +137,7 @@ def test_changes_make_the_later_extract_of_the_earlier_one(
 def test_changes_in_a_scope_tell_of_no_other_key(served: Callable[..., tuple[Any, ServedTable]]) -> None:
     world, table = served(PLAIN)
     point = table.reader.look(()).read_point
-    for user in (f"u{number}" for number in range(20)):  # some of them in the bucket of u1
+    for user in (f"u{number}" for number in range(40)):  # some of them in the bucket of u1
         world.produce({"app_id": 7, "user_id": user, "key": "new"}, {"value": "x"})
         world.produce({"app_id": 7, "user_id": user, "key": "gone"}, None)
     world.tail()
