@@ -347,6 +347,8 @@ LINES: Final[dict[str, Line]] = {
     "cache-version": Line("cached rows are of the snapshot's definition", ("str(definition.version).encode(),", ""), "serving/read/test_altered.py::test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_replay_has_them"),
     "dropped-until-seen": Line("a dropped table is refused until its tailer has seen it in the catalog again", ALWAYS, "serving/read/test_altered.py::test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back"),
     "dropped-refused": Line("a dropped table is refused", NEVER, "serving/read/test_altered.py::test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back"),
+    "restricted-refused": Line("and so is one of which the catalog hides a part by now", NEVER, "serving/read/test_altered.py::test_a_table_of_which_the_catalog_hides_a_part_is_refused"),
+    "rest-restrictions": Line("a table of which the catalog hides a part is not loaded", NEVER, "thermocline/test_catalog.py::test_a_table_of_which_the_catalog_hides_a_part_is_refused"),
     "recreated-refused": Line("a table made again is refused until the one before is let go", ("or (self._is_gone and self._reader.is_behind())", ""), "serving/read/test_altered.py::test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_one_before"),
     "tier-kept": Line("a hot tier is given up only for one that can be filled", DROP, "serving/tail/test_tailer.py::test_it_waits_for_a_cluster_that_is_away"),
     "tier-found-again": Line("a worker finds a hot tier that was begun where the one before was removed", NEVER, "serving/read/test_lookup.py::test_a_reader_moves_to_a_tier_that_was_begun_where_the_one_before_was_removed"),

@@ -23,6 +23,7 @@ from thermocline.errors import (
     ForeignSnapshot,
     NotReady,
     TableMissing,
+    TableRestricted,
     ThermoclineError,
     UnknownTable,
 )
@@ -136,6 +137,7 @@ class ServedTable:
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_missing = False  # in the catalog
         self._is_gone = False
+        self._is_restricted = False
         self._reader = TableReader(
             self.name,
             snapshots,
@@ -195,7 +197,11 @@ class ServedTable:
         """Raises `TableMissing` when the table was dropped while the server runs.
 
         What is held of it would go on answering as long as its files are there, and never say that it is old.
+        Raises `TableRestricted` when the catalog does not let us read all of it any more.
         """
+        if self._is_restricted:  # safety: restricted-refused
+            identifier, detail = self._definition.identifier, "it has read restrictions by now"
+            raise TableRestricted(table=self.name, identifier=identifier, detail=detail)
         if self._is_gone:  # safety: dropped-refused
             raise TableMissing(table=self.name, identifier=self._definition.identifier)
 
@@ -206,8 +212,10 @@ class ServedTable:
         # Else nobody knows: the tailer has just started, the catalog is down, or whatever else went wrong.
         if problem == TableMissing.code:
             self._is_missing = True
+        elif problem == TableRestricted.code:
+            self._is_restricted = True
         elif "catalog_problem" in said and problem in _FOUND:  # safety: dropped-until-seen
-            self._is_missing = False
+            self._is_missing = self._is_restricted = False
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.

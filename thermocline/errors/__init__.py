@@ -96,6 +96,7 @@ from thermocline.errors.table import (
     TableExists,
     TableHeld,
     TableMissing,
+    TableRestricted,
 )
 
 __all__ = [
@@ -152,6 +153,7 @@ __all__ = [
     "TableExists",
     "TableHeld",
     "TableMissing",
+    "TableRestricted",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
