@@ -201,7 +201,7 @@ LINES: Final[dict[str, Line]] = {
     "caller-granted": Line("a caller without a grant is refused on every route", NEVER, "serving/http/test_caller.py::test_a_caller_without_a_grant_is_refused"),
     "caller-scope": Line("rows that a caller does not see are in no extract of theirs", ("seen if predicate is None else Every((seen, predicate))", "predicate"), "serving/http/test_caller.py::test_an_extract_leaves_out_rows_that_the_caller_does_not_see"),
     "caller-scope-refused": Line("a read that can't leave out the rest is refused to who sees a part", NEVER, "serving/http/test_live_catalog.py::test_a_caller_sees_only_tables_that_are_granted_and_whole"),
-    "caller-own-jobs": Line("a job is nobody else's", NEVER, "serving/http/test_caller.py::test_a_job_is_its_callers_and_reads_what_they_saw"),
+    "caller-own-jobs": Line("a job is nobody else's", ("self._caller.may_see(self.table, asked.caller, asked.part)", "True"), "serving/http/test_caller.py::test_a_job_is_its_callers_and_reads_what_they_saw"),
     "caller-unknown-table": Line("a table without a grant is as if it did not exist", ("not caller.knows(name) or ", ""), "serving/http/test_caller.py::test_a_table_is_to_who_has_no_grant_on_it_as_if_it_did_not_exist"),
     "caller-job-part": Line("a job that saw more than its caller may see by now is not shown", NEVER, "serving/http/test_caller.py::test_a_job_is_its_callers_and_reads_what_they_saw"),
     "caller-scope-of-changes": Line("that a row is gone is not told to who never saw it", DROP, "serving/http/test_caller.py::test_changes_are_those_of_rows_that_the_caller_sees"),

@@ -29,9 +29,10 @@ from thermocline.serving.http.openapi import TAKING_A_BODY, problems
 from thermocline.serving.http.requests import JsonRoute
 from thermocline.serving.jobs.files import MANIFEST, FolderFiles
 from thermocline.serving.jobs.job import Job, JobRequest
-from thermocline.serving.jobs.store import JobStore
+from thermocline.serving.jobs.own import OwnJobs
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
+from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store.storage import storage_named
 
 if TYPE_CHECKING:
@@ -48,25 +49,14 @@ _REST: Final = re.compile(r"bytes=(\d{1,18})-")
 jobs = APIRouter(route_class=JsonRoute)
 
 
-async def _store(worker: OfWorker, table: JobsTable) -> JobStore:
+async def _store(worker: OfWorker, caller: Asking, table: JobsTable) -> OwnJobs:
     if table.name not in worker.jobs:
         raise ExtractJobsOff(table=table.name)
-    return worker.jobs[table.name]
+    return OwnJobs(worker.jobs[table.name], caller)
 
 
-Store = Annotated[JobStore, Depends(_store)]
+Store = Annotated[OwnJobs, Depends(_store)]
 JobId = Annotated[str, Path(description="The job's id, as you gave it or as the answer to the start says.")]
-
-
-async def _own_job(caller: Asking, store: Store, id: JobId) -> Job:  # noqa: A002
-    """A job of the caller; for others', as if there were none. Raises `NotFound`."""
-    job = await asyncio.to_thread(store.get, id)
-    if not caller.may_see(store.table, job.request.caller, job.request.part):  # safety: caller-own-jobs
-        raise NotFound.of_job(store.table, id)
-    return job
-
-
-OwnJob = Annotated[Job, Depends(_own_job)]
 
 
 @jobs.post(
@@ -99,11 +89,9 @@ async def start(
         where=body.where,
         format=body.format,
         compression=body.compression,
-        caller=caller.name,
-        part=caller.grant(table.name).part,
     )
     definition = table.reader.cold.index.definition
-    await asyncio.to_thread(Selection.of, definition, wanted.wanted(table.name))
+    await asyncio.to_thread(Selection.of, definition, Wanted(columns, body.where, caller=caller))
     return _json(await asyncio.to_thread(store.create, body.id, wanted), 202)
 
 
@@ -114,12 +102,9 @@ async def start(
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
 )
-async def list_jobs(caller: Asking, store: Store) -> Response:
+async def list_jobs(store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
-    found = await asyncio.to_thread(store.jobs)
-    shown = [
-        job.shown() for job in found if caller.may_see(store.table, job.request.caller, job.request.part)
-    ]
+    shown = [job.shown() for job in await asyncio.to_thread(store.jobs)]
     content = msgspec.json.encode({"extracts": shown})
     return Response(content, media_type=JSON)
 
@@ -131,9 +116,9 @@ async def list_jobs(caller: Asking, store: Store) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
-async def describe_job(job: OwnJob) -> Response:
+async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     """The files can be read once the job is complete."""
-    return _json(job)
+    return _json(await asyncio.to_thread(store.get, id))
 
 
 @jobs.delete(
@@ -144,7 +129,7 @@ async def describe_job(job: OwnJob) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
-async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
+async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
     return _json(await asyncio.to_thread(store.cancel, id), 202)
 
@@ -161,7 +146,6 @@ async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
     },
 )
 async def file(
-    _: OwnJob,
     store: Store,
     id: JobId,  # noqa: A002
     name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],

@@ -246,13 +246,23 @@ def test_a_job_is_its_callers_and_reads_what_they_saw(served: SimpleNamespace) -
         assert served.ask(READER, method, path).json()["code"] == "not-found"
     assert served.ask(READER, "GET", JOBS).json() == {"extracts": []}
     assert served.ask(SOME, "GET", f"{JOBS}/mine").json()["state"] == "queued"
-    assert [job["id"] for job in served.ask(EVERYONE, "GET", JOBS).json()["extracts"]] == ["mine"]
+    (stored,) = [job["id"] for job in served.ask(EVERYONE, "GET", JOBS).json()["extracts"]]
+    assert stored.endswith("-mine")
+    assert served.ask(EVERYONE, "GET", f"{JOBS}/{stored}").json()["state"] == "queued"
+    assert served.ask(READER, "GET", f"{JOBS}/{stored}").json()["code"] == "not-found"
     narrower = replace(SOME, grants={"profiles": Grant(READING, Part(("value",), (("user_id", "u1"),)))})
     CALLERS["some"] = narrower  # what the file of the job has is more than they see by now
     assert served.ask(SOME, "GET", mine).json()["code"] == "not-found"
     CALLERS["some"] = SOME
     same_id = served.ask(READER, "POST", JOBS, json={"id": "mine"})
-    assert same_id.json()["code"] == "extract-job-unusable"
+    assert (same_id.status_code, same_id.json()["id"]) == (202, "mine")
+    assert served.ask(READER, "GET", mine).json()["created_ms"] == same_id.json()["created_ms"]
+    assert served.ask(SOME, "POST", JOBS, json={"id": "mine"}).status_code == 202
+    changed = served.ask(SOME, "POST", JOBS, json={"id": "mine", "columns": ["key"]}).json()
+    assert (changed["code"], changed["facts"]["job"]) == ("extract-job-unusable", "mine")
+    unnamed = served.ask(SOME, "POST", JOBS).json()["id"]
+    assert served.ask(SOME, "GET", f"{JOBS}/{unnamed}").status_code == 200
+    assert served.ask(READER, "GET", f"{JOBS}/{unnamed}").status_code == 404
 
 
 def test_the_request_of_a_job_is_for_the_rows_that_its_caller_saw(served: SimpleNamespace) -> None:
