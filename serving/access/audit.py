@@ -253,13 +253,14 @@ class _Lines:
         self._encoder = msgspec.json.Encoder()
         self._made = 0
         self._may_pause = True
+        self._second, self._up_to_second = -1, ""
 
     def of(self, access: Access, may_pause: bool) -> Line:
         """The line of a request."""
         self._may_pause = may_pause
         self._pause_after(1)
         record = AuditRecord(
-            time=iso_time(access.time_ms),
+            time=self._time(access.time_ms),
             verb=access.verb,
             outcome=access.outcome,
             status=access.status,
@@ -276,6 +277,13 @@ class _Lines:
             size_bytes=access.size_bytes,
         )
         return Line(record.client, self._encoder.encode(record) + b"\n")
+
+    def _time(self, time_ms: int) -> str:
+        """As `iso_time`, of which all but the milliseconds is the same for a second."""
+        second, milliseconds = divmod(time_ms, 1_000)
+        if second != self._second:
+            self._second, self._up_to_second = second, iso_time(1_000 * second).removesuffix("000Z")
+        return f"{self._up_to_second}{milliseconds:03}Z"
 
     def _entity(self, access: Access) -> str | tuple[str, ...] | None:
         definition, entities = access.definition, access.entities
@@ -328,7 +336,9 @@ def open_audit_log(settings: Settings, clock: Clock | None = None) -> AuditLog |
 
 def _bounded(text: str | None) -> str | None:
     """A text that others chose, as one that can be written."""
-    return None if text is None else text[:TEXT_MAX].encode(errors="replace").decode()
+    if text is None or (len(text) <= TEXT_MAX and text.isascii()):
+        return text
+    return text[:TEXT_MAX].encode(errors="replace").decode()
 
 
 def _words(error: Exception) -> str:

@@ -43,8 +43,9 @@ class EntityHash:
     def of(self, definition: LiveTable, entity: Entity) -> str:
         """The hash of the entity that the values begin with, as 32 hexadecimal digits."""
         of_entity = entity.values[: len(definition.entity)]  # safety: audit-hash-of-entity
-        of_table = definition.name.encode() + _SEPARATOR
-        digest = hmac.digest(self._key, of_table + encode_one(definition, of_entity), "sha256")
+        is_whole = len(of_entity) == len(entity.values)
+        encoded = entity.prefix if is_whole else encode_one(definition, of_entity)
+        digest = hmac.digest(self._key, definition.name.encode() + _SEPARATOR + encoded, "sha256")
         return digest[:HASH_BYTES].hex()
 
 

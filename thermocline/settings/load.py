@@ -263,7 +263,10 @@ def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
     """Where a name belongs, or which name of its section is meant."""
     from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
 
-    return belongs(place, is_section=is_section) or did_you_mean(place[-1], _known_beside(place))
+    known = _known_beside(place)
+    if f"{place[-1]}s" in known:  # closer than the same name in another section
+        return did_you_mean(place[-1], known)
+    return belongs(place, is_section=is_section) or did_you_mean(place[-1], known)
 
 
 def _above_columns(place: tuple[str, ...]) -> str:
@@ -329,7 +332,7 @@ def _problems_of_views(settings: Settings) -> Iterator[str]:
 def _problems_of_audit(settings: Settings) -> Iterator[str]:
     topic = settings.audit.topic
     for name, table in settings.tables.items():
-        if topic and topic in (*table.topics, table.dead_letter_topic):
+        if topic and topic in (*table.topics, table.dead_letter_topic):  # safety: audit-own-topic
             yield f'audit.topic: "{topic}" is a topic of tables.{name} already'
 
 

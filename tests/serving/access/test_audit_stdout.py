@@ -97,12 +97,13 @@ def test_a_reader_that_stops_is_a_problem_and_gets_every_line_once_when_it_goes_
         sink.write([])
     others = forks.Process(target=write_one, args=(tmp_path, pipe))
     others.start()
-    os.read(pipe.reading, 2)
     pipe.read_on()
+    others.join(0.5)
+    assert others.is_alive()  # though there is room now
     wait_for(lambda: is_written(sink))
     others.join()
     assert others.exitcode == 0
-    assert pipe.end() == long + b"b\nother\n"
+    assert pipe.end() == b"a\n" + long + b"b\nother\n"
 
 
 def is_written(sink: StdoutSink) -> bool:
