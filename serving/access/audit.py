@@ -233,10 +233,9 @@ class AuditLog:
         self._failure = _words(error)
 
     def _note_success(self) -> None:
-        if self._failure is not None:
-            self._failure = None
+        if self._failure is not None or self._lost:
             log.info("audit log is written again", extra=fields(waiting=len(self._queue), lost=self._lost))
-            self._lost = 0
+            self._failure, self._lost = None, 0
 
     def _lose(self, count: int) -> None:
         if not self._lost:
