@@ -17,6 +17,7 @@ import typer
 
 import thermocline
 from thermocline.cli import (
+    audit,
     client,
     config,
     demo,
@@ -80,6 +81,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
+app.add_typer(audit.app, name="audit")
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)

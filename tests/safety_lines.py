@@ -656,5 +656,17 @@ LINES: Final[dict[str, Line]] = {
     "live-folder-in-use": Line("maintenance leaves the files of a server alone whose lease has not run out", ALWAYS, "thermocline/test_live_files.py::test_only_what_servers_left_that_are_gone_is_removed"),
     "hot-scan-reaches": Line("a scan from a seam on passes over generations that end before it, and no others", ("if not seam.at_least(end)", "if seam.at_least(end)"), "serving/hot/test_hot_model.py::test_hot_tier_answers_as_a_dict_does_whatever_happens"),
     "deletes-of-one-file-each": Line("each data file has a file of deletes of its own: DuckDB takes vectors of one file for another", ("-{n:04}", ""), "thermocline/test_deletes.py::test_each_data_file_has_a_file_of_deletes_of_its_own"),
+    # The audit log.
+    "audit-hash-of-entity": Line("a lookup of one row is found under its entity, and no value of the key after it can be tried", ("entity.values[: len(definition.entity)]", "entity.values"), "serving/access/test_entity_hash.py::test_a_lookup_of_one_row_has_the_hash_of_its_entity"),
+    "audit-key-secret": Line("no key is used that every user of the machine can read", NEVER, "serving/access/test_entity_hash.py::test_a_file_that_holds_no_secret_is_refused"),
+    "audit-key-long": Line("nor one that could be tried out", NEVER, "serving/access/test_entity_hash.py::test_a_file_that_holds_no_secret_is_refused"),
+    "audit-required": Line("a server whose audit log is required answers nothing that the log would not tell of", NEVER, "serving/access/test_audit.py::test_a_log_that_is_required_refuses_until_the_sink_is_back"),
+    "audit-waiting-bounded": Line("what waits for the audit log does not take all memory", NEVER, "serving/access/test_audit.py::test_what_waits_is_bounded_and_what_is_beyond_is_lost_and_counted"),
+    "audit-all-or-nothing": Line("lines that a disk took in part are not there twice", DROP, "serving/access/test_audit_file.py::test_lines_that_were_written_in_part_are_taken_back_and_written_once"),
+    "audit-current": Line("no line goes into a file that another process set aside", NEVER, "serving/access/test_audit_file.py::test_what_another_process_set_aside_is_not_written_to_any_more"),
+    "audit-half-line": Line("no line is appended to half a line of a killed process", DROP, "serving/access/test_audit_file.py::test_half_a_line_of_a_killed_process_is_cut_off"),
+    "audit-line-whole": Line("no process writes to stdout while another one's line is not whole", ALWAYS, "serving/access/test_audit_stdout.py::test_a_reader_that_stops_is_a_problem_and_gets_every_line_once_when_it_goes_on"),
+    "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
+    "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
 }
 # fmt: on

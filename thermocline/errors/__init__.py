@@ -7,6 +7,7 @@ prints, and its first line is the title of the HTTP problem. Facts never carry a
 
 from __future__ import annotations
 
+from thermocline.errors.audit import AuditUnavailable
 from thermocline.errors.configuration import (
     AlterationRefused,
     ConfigInvalid,
@@ -102,6 +103,7 @@ from thermocline.errors.table import (
 __all__ = [
     "SAME_COMMAND",
     "AlterationRefused",
+    "AuditUnavailable",
     "BadParameter",
     "BadRequest",
     "CatalogUnreachable",

@@ -98,6 +98,10 @@ def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "serving.state_dir", settings.serving.state_dir
     if settings.serving.extract_jobs_dir is not None:
         yield "serving.extract_jobs_dir", settings.serving.extract_jobs_dir
+    if settings.audit.sink == "file":
+        yield "audit.path", settings.audit.path
+    if settings.audit.sink != "off" and not settings.audit.hash_key_file.exists():
+        yield "audit.hash_key_file", settings.audit.hash_key_file.parent
     warehouse = _local_warehouse(settings.catalog)
     if warehouse is not None:
         yield "catalog.warehouse", warehouse
