@@ -222,6 +222,8 @@ LINES: Final[dict[str, Line]] = {
     "clients-kept": Line("a clients file that can't be read changes nothing", ("except ConfigInvalid as error:", "except ZeroDivisionError as error:"), "serving/access/test_admission.py::test_a_file_that_cannot_be_read_changes_nothing_and_is_named"),
     "clients-valid": Line("no command leaves a clients file that a server can't read", DROP, "cli/test_client.py::test_a_change_that_would_make_the_file_invalid_changes_nothing"),
     "keys-two": Line("two keys of a client count at a time", NEVER, "cli/test_client.py::test_two_keys_count_at_a_time_and_a_revoked_or_expired_one_makes_room"),
+    "audited-or-refused": Line("without an audit log that is required, nothing is answered", DROP, "serving/http/test_audited.py::test_a_log_that_is_required_and_fails_stops_answers_and_is_named"),
+    "direct-audited": Line("the short way is audited, too", DROP, "serving/http/test_audited.py::test_the_short_way_writes_the_same_line"),
     # Records that columns order.
     "sequence-null": Line("a record that does not say where it stands in the order is bad", NEVER, "docs/test_formats.py::test_each_record_becomes_what_the_page_says"),
     "fold-sequence": Line("in a batch the highest sequence wins", ("(offsets, _ranks(records))", "(offsets,)"), "upsert/test_sequence.py::test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence"),

@@ -29,6 +29,10 @@ class ClientsFile:
         self.clients: Clients = read_clients(path)
         self.problem: str | None = None
 
+    def told(self) -> str | None:
+        """What is wrong with it, as a sentence for operators."""
+        return self.problem and f"the clients file can't be read, and the one before counts: {self.problem}"
+
     def look(self) -> None:
         """Read it again where it changed. What can't be read changes nothing, and is told in the log."""
         version = file_version(self._path)

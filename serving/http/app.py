@@ -9,7 +9,7 @@ lookup itself. Where it is known without reading, `LookupProtocol` has answered 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -34,9 +34,16 @@ from thermocline.errors import (
 )
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.serving.access.audit import rows_in
 from thermocline.serving.hot.refused import RefusedRecords
-from thermocline.serving.http.authentication import Admit, admit_everyone
-from thermocline.serving.http.dependencies import AdminTable, Asking, KnownTable, LookupTable, OfWorker
+from thermocline.serving.http.dependencies import (
+    AdminTable,
+    Asking,
+    KnownTable,
+    LookupTable,
+    Noting,
+    OfWorker,
+)
 from thermocline.serving.http.direct import DirectLookups
 from thermocline.serving.http.extract_response import (
     AGE,
@@ -46,6 +53,7 @@ from thermocline.serving.http.extract_response import (
     UNLISTED,
     ExtractResponse,
 )
+from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.http.jobs import jobs
 from thermocline.serving.http.live_catalog import live_catalog
 from thermocline.serving.http.models import (
@@ -61,6 +69,7 @@ from thermocline.serving.http.models import (
     TableNames,
     VersionAnswer,
 )
+from thermocline.serving.http.noted import noted_in
 from thermocline.serving.http.openapi import (
     ANSWERING,
     TAKING_A_BODY,
@@ -122,7 +131,6 @@ _EXTRACT_HEADERS: Final = {
         "schema": {"type": "string"},
     },
 }
-Tend = Callable[[], Coroutine[Any, Any, None]]
 ReadAfter = Annotated[
     str | None,
     Header(
@@ -153,7 +161,10 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     definition = worker.sights.of(caller, reader.cold.index.definition).definition
     entity = entity_of_query(definition, scope["query_string"])
     wanted = await worker.read_after(reader, header_of(scope, READ_AFTER))
+    noted = noted_in(scope)
+    noted.definition, noted.entities = definition, (entity,)
     look, results = await worker.looked_up(caller, reader, (entity,))
+    noted.read_point, noted.rows = look.read_point_json, rows_in(results[0])
     refused = worker.refused(caller, reader, look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
     await send({"type": "http.response.start", "status": 200, "headers": rows_headers(body)})
@@ -179,14 +190,21 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     responses=problems(ServerBusy, *ANSWERING, bad=TAKING_A_BODY),
 )
 async def batch(
-    worker: OfWorker, caller: Asking, table: LookupTable, body: BatchBody, read_after: ReadAfter = None
+    worker: OfWorker,
+    caller: Asking,
+    noted: Noting,
+    table: LookupTable,
+    body: BatchBody,
+    read_after: ReadAfter = None,
 ) -> Response:
     """All entities are read at the same read point."""
     reader = table.reader
     definition = worker.sights.of(caller, reader.cold.index.definition).definition
     entities = entities_of(definition, body.entities)
     wanted = await worker.read_after(reader, read_after)
+    noted.definition, noted.entities = definition, entities
     look, results = await worker.looked_up(caller, reader, entities)
+    noted.read_point, noted.rows = look.read_point_json, sum(map(rows_in, results))
     refused = worker.refused(caller, reader, look, wanted, results)
     return Response(batch_json(reader.name, look, results, refused), media_type=JSON)
 
@@ -210,6 +228,7 @@ async def batch(
 async def extract(
     worker: OfWorker,
     caller: Asking,
+    noted: Noting,
     table: KnownTable,
     body: ExtractBody | None = None,
     accept: Annotated[str, Header()] = "",
@@ -224,7 +243,9 @@ async def extract(
     format_name = format_of(accept)
     coding = coding_of(accept_encoding, format_name)
     wanted = replace(Wanted() if body is None else body.wanted(), caller=caller)
-    caller.check(Action.EXTRACT if wanted.since is None else Action.CHANGES, table.name)
+    action = Action.EXTRACT if wanted.since is None else Action.CHANGES
+    noted.verb = str(action)
+    caller.check(action, table.name)
     definition = table.reader.cold.index.definition
     # Refused before it waits in line. Reading a long condition would keep others waiting here.
     await asyncio.to_thread(Selection.of, definition, wanted)
@@ -289,6 +310,8 @@ async def readyz(worker: OfWorker, caller: Asking) -> HealthAnswer:
     readable = [table for table in worker.tables if problems[table.name] is None]
     for table in readable or worker.tables:
         _check_ready(table, caller)
+    if worker.guard.audit is not None:
+        worker.guard.audit.check()
     told = {table: said for table, said in problems.items() if said and caller.knows(table)}
     return HealthAnswer(status="ready", not_served=told)
 
@@ -314,7 +337,8 @@ async def status(worker: OfWorker, caller: Asking) -> Response:
     shown = [table for table in worker.tables if caller.may(Action.ADMIN, table.name)]
     tables = {table.name: table.status() for table in shown}
     # The disk is everybody's.
-    return _json({"tables": tables, "disk": worker.disk_room() if shown else {}})
+    disk = worker.disk_room() if shown else {}
+    return _json({"tables": tables, "disk": disk, "problems": worker.guard.all_problems() if shown else []})
 
 
 @operations.get(
@@ -344,27 +368,27 @@ def create_app(
     tables: Tables,
     settings: ServingSettings,
     io: PyArrowFileIO | None = None,
-    admit: Admit = admit_everyone,
+    guard: Guard = OPEN,
     live: LiveChannel | None = None,
-    tended: Sequence[Tend] = (),
 ) -> Requests:
     """The app of one API worker.
 
-    ``io`` reaches the object store where extract jobs put their files; ``admit`` says who a caller is.
-    ``live`` asks for snapshots as of now; without it, there is no live catalog. Each of ``tended``
-    runs for as long as the app does.
+    ``io`` reaches the object store where extract jobs put their files; the ``guard`` stands before all
+    endpoints. ``live`` asks for snapshots as of now; without it, there is no live catalog.
     """
-    worker = Worker(tables, settings, io or PyArrowFileIO(), live)
+    worker = Worker(tables, settings, io or PyArrowFileIO(), live, guard)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        refreshing = asyncio.gather(worker.refresh_forever(), *(one() for one in tended))
+        refreshing = asyncio.gather(worker.refresh_forever(), *(one() for one in guard.tended))
         # The worker listens once this is over: until then, another one may be able to answer.
         await worker.refreshed(FIRST_REFRESH_SECONDS_MAX)  # safety: worker-loads-first
         yield
         refreshing.cancel()
         await asyncio.gather(refreshing, return_exceptions=True)
         worker.close()
+        if guard.audit is not None:
+            await asyncio.to_thread(guard.audit.close)
 
     api = FastAPIOffline(
         title="Thermocline",
@@ -399,7 +423,11 @@ def create_app(
     api.router.add_api_route("/openapi.json", openapi, include_in_schema=False)
     api.router.routes.insert(0, api.router.routes.pop())  # before FastAPI's own
     return Requests(
-        api, DirectLookups(tables).body, admit, cors_origins=settings.cors_origins, tables=definitions
+        api,
+        DirectLookups(tables).answer,
+        guard,
+        cors_origins=settings.cors_origins,
+        tables=definitions,
     )
 
 

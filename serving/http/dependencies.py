@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from thermocline.serving.http.noted import Noted, noted_in
 from thermocline.serving.http.problems import CALLER
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.caller import Action, Caller
 from thermocline.serving.read.tables import ServedTable
 
-__all__ = ["AdminTable", "Asking", "JobsTable", "KnownTable", "LookupTable", "OfWorker"]
+__all__ = ["AdminTable", "Asking", "JobsTable", "KnownTable", "LookupTable", "Noting", "OfWorker"]
 
 
 async def _worker(request: Request) -> Worker:
@@ -30,6 +31,13 @@ Asking = Annotated[Caller, Depends(_caller)]
 
 async def _table(worker: OfWorker, caller: Asking, table: str) -> ServedTable:
     return worker.tables.read_by(caller, table)
+
+
+async def _noted(request: Request) -> Noted:
+    return noted_in(request.scope)
+
+
+Noting = Annotated[Noted, Depends(_noted)]
 
 
 def _for(action: Action) -> Any:

@@ -16,7 +16,8 @@ from starlette.responses import Response
 from thermocline.errors import ThermoclineError
 from thermocline.rules.read_point import HEADER as READ_AFTER
 from thermocline.serving.http.catalog_problems import PREFIX, catalog_error, catalog_problem
-from thermocline.serving.http.dependencies import Asking, OfWorker
+from thermocline.serving.http.dependencies import Asking, Noting, OfWorker
+from thermocline.serving.http.noted import noted_in
 from thermocline.serving.http.problems import IS_HEAD
 from thermocline.serving.live.channel import Asked
 from thermocline.serving.read.caller import Action
@@ -69,6 +70,7 @@ class _CatalogRoute(APIRoute):
             except _Refused as refused:
                 return catalog_error(refused.status, refused.kind, refused.message)
             except ThermoclineError as error:
+                noted_in(request.scope).outcome = error.code
                 return catalog_problem(error)
 
         return handle
@@ -131,7 +133,7 @@ class _Table(NamedTuple):
     load: str
 
 
-async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -> _Table:
+async def _table(worker: OfWorker, caller: Asking, noted: Noting, namespace: str, table: str) -> _Table:
     """The one that the path names.
 
     Without its namespace, too, it is the table that is missing: then Iceberg's library asks for the table
@@ -141,6 +143,7 @@ async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -
     own_name, _, load = table.partition(_AGAIN)
     for name, served in _permitted(worker.tables, caller):
         if name == wanted and _identifier(served)[-1] == own_name:
+            noted.table = served.name
             caller.check_sees_all(served.name, "read the files of it")
             return _Table(served, load)
     raise _no_table(wanted, table)

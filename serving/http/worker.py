@@ -26,6 +26,7 @@ from thermocline.serving.cold.threads import ReadingThreads
 from thermocline.serving.hot.disk_room import disk_room
 from thermocline.serving.hot.refused import RefusedRecords
 from thermocline.serving.http.extract_slots import ExtractSlots
+from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.jobs.job import State
 from thermocline.serving.jobs.runner import stores
 from thermocline.serving.read.sight import Sights
@@ -77,12 +78,18 @@ class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
 
     def __init__(
-        self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO, live: LiveChannel | None = None
+        self,
+        tables: Tables,
+        settings: ServingSettings,
+        io: PyArrowFileIO,
+        live: LiveChannel | None = None,
+        guard: Guard = OPEN,
     ) -> None:
         """``io`` reaches the store of extract jobs; ``live`` asks for snapshots as of now."""
         self.tables = tables
         self.live = live
         self.sights = Sights()
+        self.guard = guard
         self._settings = settings
         self.stale_after_seconds = settings.stale_after_seconds
         # One makes a part, another one may still close an extract that is over.

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from thermocline.rules.definition import LiveTable
-    from thermocline.serving.access.admission import Admission
-    from thermocline.settings import ServingSettings, Settings
+    from thermocline.serving.http.guard import Guard
+    from thermocline.settings import Settings
 
 # Connections that wait to be accepted; a burst of clients, not a queue of requests.
 BACKLOG: Final = 2_048
@@ -77,7 +77,6 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     import uvicorn  # noqa: PLC0415  # the parent needs none of these
 
     from thermocline.serving.http.app import create_app  # noqa: PLC0415
-    from thermocline.serving.http.authentication import admit_everyone  # noqa: PLC0415
     from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
     from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
     from thermocline.serving.live.channel import LiveChannel  # noqa: PLC0415
@@ -87,10 +86,7 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     settings = served.settings
     tables = open_tables(settings, served.definitions, served.since)
     live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
-    admission = _admission(settings.serving)
-    admit = admission or admit_everyone
-    tended = [] if admission is None else [admission.tend_forever]
-    app = create_app(tables, settings.serving, store_io(settings.catalog), admit, live, tended)
+    app = create_app(tables, settings.serving, store_io(settings.catalog), _guard(settings), live)
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
@@ -119,14 +115,20 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     Server(config).run(sockets=sockets)
 
 
-def _admission(serving: ServingSettings) -> Admission | None:
-    """What judges requests by the clients file; None where everybody is let in."""
+def _guard(settings: Settings) -> Guard:
+    """What stands before the endpoints by these settings."""
     from thermocline.serving.access.admission import Admission  # noqa: PLC0415
+    from thermocline.serving.access.audit import open_audit_log  # noqa: PLC0415
     from thermocline.serving.access.clients_file import ClientsFile  # noqa: PLC0415
+    from thermocline.serving.http.guard import Guard  # noqa: PLC0415
 
-    if serving.clients_file is None:
-        return None
-    return Admission(ClientsFile(serving.clients_file), SystemClock())
+    audit, path = open_audit_log(settings), settings.serving.clients_file
+    problems = [] if audit is None else [audit.problem]
+    if path is None:
+        return Guard(audit=audit, problems=problems)
+    file = ClientsFile(path)
+    admission = Admission(file, SystemClock())
+    return Guard(admission, audit, [admission.tend_forever], [*problems, file.told])
 
 
 def run_live(served: Served) -> None:

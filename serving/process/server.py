@@ -27,6 +27,7 @@ from thermocline.process.logs import fields
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.serving.access.clients import read_clients
+from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
 from thermocline.serving.process.children import Child, Children, listening_file
 from thermocline.serving.process.processes import (
@@ -76,6 +77,8 @@ def serve(
         raise ConfigInvalid(of="[serving]", problems=problems)
     if serving.clients_file is not None:
         read_clients(serving.clients_file)
+    if settings.audit.sink != "off":
+        hash_key(settings.audit.hash_key_file)
     with ExitStack() as held:
         port = held.enter_context(reserved(serving.host, serving.port))
         held.enter_context(held_state_dir(serving.state_dir, settings.tables))

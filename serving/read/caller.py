@@ -39,9 +39,13 @@ ANY_TABLE: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection says of who asks: the Authorization header as it came, if there is one."""
+    """What a connection says of who asks: the Authorization header as it came, if there is one.
+
+    ``address`` is where they are; empty where that isn't known.
+    """
 
     authorization: str | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from thermocline.serving.http.app import create_app
-from thermocline.serving.http.authentication import Admit, admit_everyone
+from thermocline.serving.http.guard import Admit, Guard, admit_everyone
 from thermocline.serving.http.problems import Requests
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -92,7 +92,9 @@ def served_app(
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     app = create_app(
-        Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02), admit=admit
+        Tables([table]),
+        ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02),
+        guard=Guard(admit),
     )
     table.refresh()
     direct: Counter[bool] = Counter()

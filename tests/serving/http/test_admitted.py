@@ -14,6 +14,7 @@ from thermocline.serving.access.admission import Admission
 from thermocline.serving.access.clients_file import ClientsFile
 from thermocline.serving.access.keys import ApiKey
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
 
@@ -33,7 +34,7 @@ def served(
     admission = Admission(ClientsFile(path), SystemClock())
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
     settings = ServingSettings(state_dir=world.folder)
-    with client_of(create_app(Tables([table]), settings, admit=admission)) as client:
+    with client_of(create_app(Tables([table]), settings, guard=Guard(admission))) as client:
         yield SimpleNamespace(client=client, path=path)
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.serving.wire import PLAIN, Connection, served_app
 from thermocline.errors import NotPermitted
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.protocol import LookupProtocol
 from thermocline.serving.jobs.job import JobRequest
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
@@ -63,7 +64,7 @@ def served(
     app = create_app(
         Tables([table]),
         ServingSettings(state_dir=world.folder, extract_jobs_dir=world.folder / "jobs"),
-        admit=admit,
+        guard=Guard(admit),
     )
     table.refresh()
     with client_of(app) as client:
@@ -121,7 +122,7 @@ def test_a_caller_with_a_grant_reads_and_is_told_of_its_tables_alone(served: Sim
     assert served.ask(STRANGER, "GET", "/v1/tables").json() == {"tables": []}
     assert served.ask(STRANGER, "GET", "/livez").status_code == 200
     assert list(served.ask(OPERATOR, "GET", "/status").json()["tables"]) == ["profiles"]
-    assert served.ask(READER, "GET", "/status").json() == {"tables": {}, "disk": {}}
+    assert served.ask(READER, "GET", "/status").json() == {"tables": {}, "disk": {}, "problems": []}
     assert served.ask(READER, "GET", "/metrics").json()["code"] == "not-permitted"
     assert served.ask(OPERATOR, "GET", "/metrics").status_code == 200
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.serving.wire import value_of
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -77,7 +78,7 @@ def served(
     app = create_app(
         Tables([table]),
         ServingSettings(state_dir=world.folder, extract_jobs_dir=world.folder / "jobs"),
-        admit=lambda _: callers[0],
+        guard=Guard(lambda _: callers[0]),
     )
     table.refresh()
     with client_of(app) as client:

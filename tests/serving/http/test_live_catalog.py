@@ -10,6 +10,7 @@ import pytest
 
 from thermocline.errors import CatalogUnreachable, NotReady, ReadPointGone, ThermoclineError
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.live.channel import Asked, LiveChannel
 from thermocline.serving.live.maker import Loaded
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Grant, Part
@@ -46,7 +47,9 @@ def live(new_world: Callable[..., Any], client_of: Callable[..., Any]) -> Iterat
     channel = FakeChannel()
     callers = [EVERYONE]
     settings = ServingSettings(state_dir=world.folder)
-    app = create_app(Tables([table]), settings, live=cast("LiveChannel", channel), admit=lambda _: callers[0])
+    app = create_app(
+        Tables([table]), settings, live=cast("LiveChannel", channel), guard=Guard(lambda _: callers[0])
+    )
     with client_of(app) as client:
         yield SimpleNamespace(client=client, world=world, channel=channel, callers=callers)
 
