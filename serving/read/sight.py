@@ -97,8 +97,8 @@ class Sight:
         )
 
     def rows(self, rows: JsonRows) -> JsonRows:
-        """Those of an entity's rows that are seen, with the columns that are."""
-        if self.is_whole or rows == NO_ROWS:
+        """Those of the rows of an entity that may be seen, with the columns that are."""
+        if (self.has_all_columns and not self._texts) or rows == NO_ROWS:
             return rows
         found = msgspec.json.decode(rows, type=list[dict[str, msgspec.Raw]])
         kept = [
@@ -120,8 +120,9 @@ class Sight:
 
     @cached_property
     def _texts(self) -> tuple[tuple[str, bytes], ...]:
-        """The scope as it stands in the JSON of rows."""
-        return tuple((column.name, _json(column, value)) for column, value in self.scope)
+        """The scope as it stands in the JSON of rows, but for what all rows of an entity have in common."""
+        entity = self.definition.entity
+        return tuple((one.name, _json(one, value)) for one, value in self.scope if one.name not in entity)
 
 
 class Sights:
