@@ -208,6 +208,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Where Trino reaches the live catalog, such as `https://server.example/iceberg`. By default it is at "
         "`serving.host` and `serving.port`."
     ),
+    "views.live_key": (
+        "API key with the verb `catalog` by which Trino asks for live tables. `views config` names a "
+        "variable for it. Needed if the server has a clients file."
+    ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
         "records. Must be longer than the clock difference between Trino and the brokers, and than the "

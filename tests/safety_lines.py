@@ -224,6 +224,7 @@ LINES: Final[dict[str, Line]] = {
     "keys-two": Line("two keys of a client count at a time", NEVER, "cli/test_client.py::test_two_keys_count_at_a_time_and_a_revoked_or_expired_one_makes_room"),
     "audited-or-refused": Line("without an audit log that is required, nothing is answered", DROP, "serving/http/test_audited.py::test_a_log_that_is_required_and_fails_stops_answers_and_is_named"),
     "direct-audited": Line("the short way is audited, too", DROP, "serving/http/test_audited.py::test_the_short_way_writes_the_same_line"),
+    "trino-live-key": Line("no file for Trino has the key of live tables", ("f\"${{ENV:{variable}}}\"", "key.get_secret_value()"), "views/test_config.py::test_live_tables_have_a_catalog_whose_files_are_reached_like_those_of_the_lake"),
     # Records that columns order.
     "sequence-null": Line("a record that does not say where it stands in the order is bad", NEVER, "docs/test_formats.py::test_each_record_becomes_what_the_page_says"),
     "fold-sequence": Line("in a batch the highest sequence wins", ("(offsets, _ranks(records))", "(offsets,)"), "upsert/test_sequence.py::test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence"),

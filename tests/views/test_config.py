@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from thermocline.cli.entry import run
 from thermocline.errors import BadParameter
@@ -125,6 +126,13 @@ def test_live_tables_have_a_catalog_whose_files_are_reached_like_those_of_the_la
     elsewhere = trino_files(with_live.model_copy(update={"views": views})).files["catalog/now.properties"]
     assert properties(elsewhere)["iceberg.rest-catalog.uri"] == "https://server/iceberg"
     assert "catalog/live.properties" not in trino_files(SETTINGS).files
+    keyed = with_live.views.model_copy(update={"live_key": SecretStr("thermocline_1_s3cret")})
+    admitted = trino_files(with_live.model_copy(update={"views": keyed}))
+    found = properties(admitted.files["catalog/live.properties"])
+    assert found["iceberg.rest-catalog.security"] == "OAUTH2"
+    assert found["iceberg.rest-catalog.oauth2.token"] == "${ENV:TRINO_LIVE_ICEBERG_REST_CATALOG_OAUTH2_TOKEN}"
+    assert admitted.secrets["TRINO_LIVE_ICEBERG_REST_CATALOG_OAUTH2_TOKEN"] == "thermocline_1_s3cret"
+    assert "s3cret" not in str(admitted.files)
 
 
 @pytest.mark.parametrize(

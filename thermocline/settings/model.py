@@ -212,8 +212,9 @@ class SqlSettings(Section):
 class ViewsSettings(Section):
     """The views in Trino. ``lake``, ``kafka`` and ``live`` are what Trino calls its catalogs.
 
-    ``live`` has the server's live tables, and Trino reaches it at ``live_uri``. ``hot`` is where the live
-    views read hot rows: from Kafka, or from ``serve``, whose live tables they are then.
+    ``live`` has the server's live tables, and Trino reaches it at ``live_uri``, with the API key
+    ``live_key``. ``hot`` is where the live views read hot rows: from Kafka, or from ``serve``, whose live
+    tables they are then.
     """
 
     enabled: bool = False
@@ -225,6 +226,7 @@ class ViewsSettings(Section):
     hot: Literal["kafka", "server"] = "kafka"
     live: Annotated[str, Field(min_length=1)] = "live"
     live_uri: Annotated[str, Field(pattern=r"^https?://[^/@]+/.*$")] | None = None
+    live_key: SecretStr | None = None
     margin_seconds: Seconds = 2.0
 
     @model_validator(mode="after")

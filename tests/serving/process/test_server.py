@@ -151,7 +151,7 @@ def test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anyth
 
 def test_it_does_not_listen_where_other_machines_could_read_everything(settings: Settings) -> None:
     serving = settings.serving.model_copy(update={"host": "0.0.0.0"})
-    with pytest.raises(ConfigInvalid, match="no authentication"):
+    with pytest.raises(ConfigInvalid, match="clients_file"):
         serve(settings.model_copy(update={"serving": serving}))
 
 
