@@ -33,8 +33,10 @@ from thermocline.errors import (
 )
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
+from thermocline.serving.access.connections import Connections, Peer
 from thermocline.serving.http.authentication import Admit, admit_everyone
-from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of
+from thermocline.serving.http.pages import guarded
+from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
 from thermocline.serving.read.caller import EVERYONE, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
@@ -49,6 +51,7 @@ REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
 RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
+BAD_REQUEST: Final = 400
 # Of a Content-Type that an error quotes, in characters.
 CONTENT_TYPE_MAX: Final = 200
 # What a page of another origin may ask with, and see of an answer beside its body.
@@ -60,6 +63,8 @@ _CORS_EXPOSED: Final = (
 )
 CALLER: Final = "thermocline.caller"
 """Where a request's scope has who asks."""
+PEER: Final = "thermocline.peer"
+"""Where the state of a request's scope has the `Peer` that it comes from."""
 IS_HEAD: Final = "thermocline.is-head"
 """A request's scope has it where only the head of the answer is wanted."""
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
@@ -84,6 +89,8 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, BadRequest) and error.allowed:
         headers["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, BadRequest) and error.answered == BAD_REQUEST:
+        headers["Connection"] = "close"
     if error.retryable:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
     return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
@@ -115,8 +122,10 @@ class Requests:
         admit: Admit = admit_everyone,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
+        connections: Connections | None = None,
     ) -> None:
         self.api = api
+        self.connections = connections or Connections()
         self._known_rows = known_rows
         self._admit = admit
         self._endpoints = AsyncExitStackMiddleware(api.router)
@@ -137,8 +146,10 @@ class Requests:
         scope["app"] = self.api
         if scope["type"] != "http":
             await self._endpoints(scope, receive, send)
+        elif self._is_for_us(scope):
+            await self._answer(scope, receive, guarded(scope, send))
         else:
-            await self._answer(scope, receive, send)
+            await self._named(scope, receive, send)
 
     async def _named(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
@@ -156,7 +167,8 @@ class Requests:
             await send(message)
 
         try:
-            scope[CALLER] = self._admit(Credentials(header_of(scope, "Authorization")))
+            self._check_host(scope)  # safety: host-refused
+            scope[CALLER] = self._admit(self._credentials(scope))
             await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
@@ -165,6 +177,20 @@ class Requests:
             await problem_response(problem, scope["path"])(scope, receive, send_named)
         finally:
             _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
+
+    def _is_for_us(self, scope: Scope) -> bool:
+        return self.connections.is_for_us(headers_of(scope, "Host"))
+
+    def _check_host(self, scope: Scope) -> None:
+        if not self._is_for_us(scope):
+            raise BadRequest.of_host()
+
+    def _credentials(self, scope: Scope) -> Credentials:
+        peer = scope.get("state", {}).get(PEER)
+        if peer is None:  # another server's protocol, which tells only the address
+            peer = Peer((scope.get("client") or ("",))[0])
+        forwarded = headers_of(scope, "X-Forwarded-For")
+        return self.connections.credentials(peer, header_of(scope, "Authorization"), forwarded)
 
     def known(
         self, table: str, query: bytes, given_id: str | None, credentials: Credentials

@@ -27,9 +27,15 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection says of who asks: the Authorization header as it came, if there is one."""
+    """What a connection says of who asks: the Authorization header as it came, if there is one.
+
+    ``certificates`` are the names in the certificate that a client has shown, each with what it is before it
+    (``dns:``, ``uri:``, ``cn:``); ``address`` is its IP address, empty where that isn't known.
+    """
 
     authorization: str | None = None
+    certificates: tuple[str, ...] = ()
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
