@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import PortTaken, ThermoclineError
+from thermocline.errors import ConfigInvalid, PortTaken, ThermoclineError
 from thermocline.process import logs
 from thermocline.process.logs import fields
 from thermocline.process.title import set_title
+from thermocline.process.tls import TLS_ERRORS
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
-from thermocline.serving.process.children import DRAIN_SECONDS, listening_file
+from thermocline.serving.process.children import listening_file
 from thermocline.serving.store.layout import LIVE_SOCKET
+from thermocline.settings import problems_of_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
 
-# Connections that wait to be accepted; a burst of clients, not a queue of requests.
-BACKLOG: Final = 2_048
 # A peer that takes nothing of an answer for so long is cut off, with what is kept for it.
 UNTAKEN_SECONDS_MAX: Final = 120.0
 LOWEST_PRIORITY: Final = 19
@@ -72,12 +72,12 @@ def run_tailers(served: Served, names: tuple[str, ...]) -> None:
 
 def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     """An API process."""
-    import uvicorn  # noqa: PLC0415  # the parent needs none of these
-
+    from thermocline.serving.access.certificates import Certificates  # noqa: PLC0415  # the parent needs none
+    from thermocline.serving.access.connections import Connections  # noqa: PLC0415
     from thermocline.serving.http.app import create_app  # noqa: PLC0415
-    from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
     from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
     from thermocline.serving.live.channel import LiveChannel  # noqa: PLC0415
+    from thermocline.serving.process.listening import WorkerServer  # noqa: PLC0415
     from thermocline.serving.read.tables import open_tables  # noqa: PLC0415
 
     _become_child(served, lambda: sys.exit(0))
@@ -85,32 +85,25 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     tables = open_tables(settings, served.definitions, served.since)
     live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
     app = create_app(tables, settings.serving, store_io(settings.catalog), live=live)
+    app.connections = Connections.of(settings.serving)
+    try:
+        certificates = Certificates.of(settings.serving)
+    except TLS_ERRORS:  # the files were replaced since the server started
+        problems = list(problems_of_tls(settings.serving))
+        log.error("no API process: its certificate can't be used", extra=fields(problems=problems))  # noqa: TRY400
+        sys.exit(ConfigInvalid.exit_code)
+
+    def note_listening() -> None:
+        listening_file(Path(os.environ[MULTIPROCESS_FOLDER]), os.getpid()).touch()
+
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
-    config = uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=LookupProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            listening_file(Path(os.environ[MULTIPROCESS_FOLDER]), os.getpid()).touch()
-
     # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
     sockets = [bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
-    Server(config).run(sockets=sockets)
+    WorkerServer(app, certificates, note_listening).run(sockets=sockets)
 
 
 def run_live(served: Served) -> None:
