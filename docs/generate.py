@@ -115,9 +115,9 @@ SETTINGS: Final[Mapping[str, str]] = {
         "they fit into `serving.rows_bytes_max`."
     ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
-    "serving.expose_without_authentication": (
-        "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
-        "no authentication yet, so anyone who can reach the port can read every table."
+    "serving.clients_file": (
+        "The file that says who may ask, and for what: see [security](../security.md). Without it, everybody "
+        "who can reach the port may read every table, and `serving.host` must be a loopback address."
     ),
     "serving.tls_certificate": (
         "PEM file with the server's certificate, and those between it and a CA. With it, the server speaks "
@@ -190,6 +190,24 @@ SETTINGS: Final[Mapping[str, str]] = {
         "jobs. Default: none; the files are in `extract_jobs_dir`."
     ),
     "serving.extract_jobs_retention_hours": "How long a job and its files are kept after it is over.",
+    "audit.sink": (
+        "Where the server writes its [audit log](../audit.md), one line for each request that reads or "
+        "changes data: to files (`file`), to its standard output (`stdout`) or to a Kafka topic (`kafka`). "
+        "`off`: nowhere."
+    ),
+    "audit.required": (
+        "Whether the server stops answering, with `audit-unavailable`, while the sink takes no records. "
+        "Otherwise it goes on, and counts the records that are lost."
+    ),
+    "audit.hash_key_file": (
+        "File with the secret key of the hashes by which the log names entities: at least 32 bytes. If it "
+        "does not exist, it is created with 32 random ones. Servers that are to write the same hashes need "
+        "the same key."
+    ),
+    "audit.path": "Folder of the log's files, for `file`. Created for this user alone (0700).",
+    "audit.rotate_bytes": "Size at which a file is set aside and another one begun, for `file`.",
+    "audit.keep_files": "How many files that were set aside are kept, for `file`. Older ones are deleted.",
+    "audit.topic": "An existing topic of `[kafka]`, for `kafka`. Records are keyed by the client's name.",
     "sql.memory_bytes_max": (
         "Memory that a statement of `thermocline sql` may use, in addition to about 300 MB for each table "
         "that it scans. If a statement needs more, DuckDB spills to `sql.temp_dir`."

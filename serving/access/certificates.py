@@ -72,6 +72,10 @@ class Certificates:
             await asyncio.sleep(LOOK_SECONDS)
             await asyncio.to_thread(self.refresh)
 
+    def told(self) -> str | None:
+        """What is wrong with the files, as a sentence for operators."""
+        return self.problem and f"the certificate can't be used, and the one before is: {self.problem}"
+
     def refresh(self) -> None:
         """Takes up the files if they are others than before; where they can't be used, those before stay."""
         try:

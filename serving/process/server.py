@@ -26,6 +26,8 @@ from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.serving.access.clients import read_clients
+from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
 from thermocline.serving.process.children import Child, Children, listening_file
 from thermocline.serving.process.processes import (
@@ -64,8 +66,8 @@ def serve(
     configuration is read again (``read_again``), and its tables are served from then on.
 
     Raises:
-        ConfigInvalid: other machines could reach it, and the configuration doesn't allow that; or its
-            certificate can't be used.
+        ConfigInvalid: other machines could reach it, and nobody says who may ask; or the clients file or the
+            certificate is wrong.
         PortTaken: it can't listen there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or none of the tables can be served.
@@ -73,6 +75,10 @@ def serve(
     serving = settings.serving
     if problems := (*problems_of_exposure(serving), *problems_of_tls(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
+    if serving.clients_file is not None:
+        read_clients(serving.clients_file)
+    if settings.audit.sink != "off":
+        hash_key(settings.audit.hash_key_file)
     with ExitStack() as held:
         port = held.enter_context(reserved(serving.host, serving.port))
         held.enter_context(held_state_dir(serving.state_dir, settings.tables))

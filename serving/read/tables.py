@@ -23,6 +23,7 @@ from thermocline.errors import (
     ForeignSnapshot,
     NotReady,
     TableMissing,
+    TableRestricted,
     ThermoclineError,
     UnknownTable,
 )
@@ -39,7 +40,7 @@ from thermocline.serving.hot.leases import ReaderLease
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.read.answer import age_or_none
-from thermocline.serving.read.caller import Action, Caller
+from thermocline.serving.read.caller import Caller
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.read.private import changes
@@ -136,6 +137,7 @@ class ServedTable:
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_missing = False  # in the catalog
         self._is_gone = False
+        self._is_restricted = False
         self._reader = TableReader(
             self.name,
             snapshots,
@@ -195,7 +197,11 @@ class ServedTable:
         """Raises `TableMissing` when the table was dropped while the server runs.
 
         What is held of it would go on answering as long as its files are there, and never say that it is old.
+        Raises `TableRestricted` when the catalog does not let us read all of it any more.
         """
+        if self._is_restricted:  # safety: restricted-refused
+            identifier, detail = self._definition.identifier, "it has read restrictions by now"
+            raise TableRestricted(table=self.name, identifier=identifier, detail=detail)
         if self._is_gone:  # safety: dropped-refused
             raise TableMissing(table=self.name, identifier=self._definition.identifier)
 
@@ -206,8 +212,10 @@ class ServedTable:
         # Else nobody knows: the tailer has just started, the catalog is down, or whatever else went wrong.
         if problem == TableMissing.code:
             self._is_missing = True
+        elif problem == TableRestricted.code:
+            self._is_restricted = True
         elif "catalog_problem" in said and problem in _FOUND:  # safety: dropped-until-seen
-            self._is_missing = False
+            self._is_missing = self._is_restricted = False
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.
@@ -395,11 +403,16 @@ class Tables:
             raise UnknownTable(table=name, known=tuple(self._tables), since=self._since)
         return table
 
+    def known_to(self, caller: Caller) -> Iterator[ServedTable]:
+        """Those with which a caller may do anything."""
+        return (table for table in self if caller.knows(table.name))
+
     def read_by(self, caller: Caller, name: str) -> ServedTable:
-        """The table, for a caller who may read it. Raises `UnknownTable` and `NotPermitted`."""
-        table = self[name]
-        caller.check(Action.READ, name)
-        return table
+        """A table with which a caller may do anything. Raises `UnknownTable`, also where they may not."""
+        if not caller.knows(name) or name not in self._tables:  # safety: caller-unknown-table
+            known = tuple(table.name for table in self.known_to(caller))
+            raise UnknownTable(table=name, known=known, since=self._since)
+        return self._tables[name]
 
     def close(self) -> None:
         """Lets go of all of them."""

@@ -94,6 +94,16 @@ EXTRACT_WAIT_SECONDS: Final = Histogram(
     buckets=(0.1, 1, 5, 15, 60, 300),
     registry=metrics.REGISTRY,
 )
+AUDIT_RECORDS: Final = Counter(
+    "thermocline_audit_records",
+    "Records written to the audit log.",
+    registry=metrics.REGISTRY,
+)
+AUDIT_LOST: Final = Counter(
+    "thermocline_audit_lost",
+    "Records that the audit log lacks: they waited while it could not be written, and were too many.",
+    registry=metrics.REGISTRY,
+)
 EXTRACT_JOBS: Final = Gauge(
     "thermocline_extract_jobs",
     "Extract jobs that the server keeps, by state.",

@@ -727,8 +727,8 @@ def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tup
 )  # fmt: skip
 def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, is_loopback: bool) -> None:
     problems = list(problems_of_exposure(ServingSettings(host=host)))
-    assert ["expose_without_authentication" in problem for problem in problems] == [True] * (not is_loopback)
-    assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))
+    assert ["serving.clients_file" in problem for problem in problems] == [True] * (not is_loopback)
+    assert not list(problems_of_exposure(ServingSettings(host=host, clients_file=Path("clients.toml"))))
 
 
 def test_views_of_live_tables_need_a_server_that_has_them(

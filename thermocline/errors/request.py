@@ -57,11 +57,32 @@ class UnknownTable(Misnaming, RequestError):
         return ", and send the server SIGHUP" if self.since else ""
 
 
+class Unauthenticated(RequestError):
+    """The request does not say who asks, or not so that it can be believed.
+
+    A server with a clients file (serving.clients_file) takes an API key, as `Authorization: Bearer KEY` or as
+    the password of Basic, or what else its file names. A key that is wrong, expired or revoked gets the same
+    answer, so that nobody learns anything by guessing.
+
+    Nothing was read or written. `thermocline client list` shows which keys there are and until when they
+    count, `thermocline client create NAME` makes one. Give it to commands and the Python client as
+    THERMOCLINE_KEY.
+    """
+
+    code = "unauthenticated"
+    http_status = 401
+    _what = "the server does not know who asks: {detail}"
+    _next = "thermocline client list      (where the server runs: which keys there are)"
+
+    detail: str
+
+
 class NotPermitted(RequestError):
     """The caller may not do that with the table.
 
-    Who asks is told at the connection. What they may do is in their grants, and which rows they see in their
-    row scope: a read that can't leave out the others is refused.
+    Who asks is told at the connection. What they may do is in their grants (`thermocline client check NAME
+    TABLE` shows them), and so is which rows and columns they see: a read that can't leave out the others is
+    refused.
 
     Nothing was read or written. Ask for another grant, or as somebody else.
     """

@@ -15,6 +15,7 @@ from __future__ import annotations
 from thermocline.settings.checks import problems_of_exposure, problems_of_tls
 from thermocline.settings.load import check_settings, find_file, load_settings
 from thermocline.settings.model import (
+    AuditSettings,
     CatalogSettings,
     IngestSettings,
     KafkaSettings,
@@ -30,6 +31,7 @@ from thermocline.settings.section import PassThrough
 from thermocline.settings.table import TableSettings
 
 __all__ = [
+    "AuditSettings",
     "CatalogSettings",
     "IngestSettings",
     "KafkaSettings",

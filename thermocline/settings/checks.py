@@ -63,10 +63,10 @@ def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:
 
 def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
     """Why the server must not listen there: other machines could read every table."""
-    if not (serving.expose_without_authentication or _is_loopback(serving.host)):  # safety: loopback-only
+    if serving.clients_file is None and not _is_loopback(serving.host):  # safety: loopback-only
         yield (
-            f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
-            'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'
+            f'serving.host: other machines can reach "{serving.host}", and nobody would have to say who they '
+            'are: set serving.clients_file, and see `thermocline client create`; or host = "127.0.0.1"'
         )
 
 
@@ -129,6 +129,10 @@ def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "serving.state_dir", settings.serving.state_dir
     if settings.serving.extract_jobs_dir is not None:
         yield "serving.extract_jobs_dir", settings.serving.extract_jobs_dir
+    if settings.audit.sink == "file":
+        yield "audit.path", settings.audit.path
+    if settings.audit.sink != "off" and not settings.audit.hash_key_file.exists():
+        yield "audit.hash_key_file", settings.audit.hash_key_file.parent
     warehouse = _local_warehouse(settings.catalog)
     if warehouse is not None:
         yield "catalog.warehouse", warehouse

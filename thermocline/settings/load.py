@@ -130,6 +130,7 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
             problems += [
                 *_problems_of_tables(settings),
                 *_problems_of_views(settings),
+                *_problems_of_audit(settings),
                 *problems_of_addresses(settings),
             ]
             return settings, problems
@@ -274,7 +275,10 @@ def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
     """Where a name belongs, or which name of its section is meant."""
     from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
 
-    return belongs(place, is_section=is_section) or did_you_mean(place[-1], _known_beside(place))
+    known = _known_beside(place)
+    if f"{place[-1]}s" in known:  # closer than the same name in another section
+        return did_you_mean(place[-1], known)
+    return belongs(place, is_section=is_section) or did_you_mean(place[-1], known)
 
 
 def _above_columns(place: tuple[str, ...]) -> str:
@@ -337,6 +341,13 @@ def _problems_of_views(settings: Settings) -> Iterator[str]:
         )
 
 
+def _problems_of_audit(settings: Settings) -> Iterator[str]:
+    topic = settings.audit.topic
+    for name, table in settings.tables.items():
+        if topic and topic in (*table.topics, table.dead_letter_topic):  # safety: audit-own-topic
+            yield f'audit.topic: "{topic}" is a topic of tables.{name} already'
+
+
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     catalog = settings.catalog
     changes = {"uri": _absolute_sqlite(catalog.uri, folder)}
@@ -346,18 +357,24 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     serving = _with_files(
         settings.serving,
         folder,
-        *("state_dir", "extract_jobs_dir", "tls_certificate", "tls_key", "tls_client_ca"),
+        *("state_dir", "extract_jobs_dir", "clients_file", "tls_certificate", "tls_key", "tls_client_ca"),
     )
     registry = _with_files(settings.registry, folder, "ca_file")
+    audit = _with_files(settings.audit, folder, "hash_key_file", "path")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {
         name: _with_files(table, folder, "key_schema_file", "value_schema_file")
         for name, table in settings.tables.items()
     }
-    catalog = catalog.model_copy(update=changes)
-    return settings.model_copy(
-        update={"catalog": catalog, "registry": registry, "serving": serving, "sql": sql, "tables": tables}
-    )
+    parts = {
+        "catalog": catalog.model_copy(update=changes),
+        "registry": registry,
+        "serving": serving,
+        "audit": audit,
+        "sql": sql,
+        "tables": tables,
+    }
+    return settings.model_copy(update=parts)
 
 
 def _with_files(section: S, folder: Path, *names: str) -> S:

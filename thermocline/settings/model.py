@@ -23,6 +23,9 @@ ROWS_BYTES_MIN: Final = 16_000_000  # below it, four files can't hold the rows o
 
 SQL_MEMORY_BYTES_MIN: Final = 50_000_000  # below it, DuckDB can't even sort what fits its buffers
 
+AUDIT_ROTATE_BYTES_MIN: Final = 1_000_000  # below it, a file holds hardly more than what is written at once
+AUDIT_FILES_MAX: Final = 100_000  # each rotation lists them
+
 LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
 
 
@@ -139,7 +142,8 @@ class ServingSettings(Section):
 
     With ``tls_certificate`` it speaks TLS and nothing else. ``hosts`` are the Host headers that it answers
     to, all where there are none; ``forwarded_from`` are proxies that may say for whom they ask.
-    Beyond loopback it is served only with ``expose_without_authentication``: see `problems_of_exposure`.
+    ``clients_file`` says who may ask, and for what; beyond loopback there has to be one: see
+    `problems_of_exposure`.
     """
 
     host: str = "127.0.0.1"
@@ -157,7 +161,7 @@ class ServingSettings(Section):
     extract_jobs_dir: Path | None = None
     extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
-    expose_without_authentication: bool = False
+    clients_file: Path | None = None
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()
@@ -191,6 +195,30 @@ class ServingSettings(Section):
     def _check_jobs(self) -> Self:
         if self.extract_jobs_store is not None and self.extract_jobs_dir is None:
             raise ValueError("extract_jobs_store needs extract_jobs_dir, a folder for the jobs' records")
+        return self
+
+
+class AuditSettings(Section):
+    """The audit log of the server: a line for each request that reads or changes data.
+
+    ``path``, ``rotate_bytes`` and ``keep_files`` are of the sink ``file``, ``topic`` is of ``kafka``.
+    ``required``: while the sink takes no records, the server does not answer.
+    """
+
+    sink: Literal["off", "file", "stdout", "kafka"] = "off"
+    required: bool = False
+    hash_key_file: Path = Path("data/audit-hash.key")
+    path: Path = Path("data/audit")
+    rotate_bytes: Annotated[Bytes, Field(ge=AUDIT_ROTATE_BYTES_MIN)] = 100_000_000
+    keep_files: Annotated[int, Field(ge=1, le=AUDIT_FILES_MAX)] = 10
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,249}$")] = ""
+
+    @model_validator(mode="after")
+    def _check_topic(self) -> Self:
+        if self.sink == "kafka" and not self.topic:
+            raise ValueError('sink = "kafka" needs audit.topic')
+        if self.sink == "off" and self.required:
+            raise ValueError('required = true needs a sink: set audit.sink to "file", "stdout" or "kafka"')
         return self
 
 
@@ -236,6 +264,7 @@ class Settings(Section):
     ingest: IngestSettings = IngestSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     serving: ServingSettings = ServingSettings()
+    audit: AuditSettings = AuditSettings()
     sql: SqlSettings = SqlSettings()
     views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = Field(default_factory=dict)

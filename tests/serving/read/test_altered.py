@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from thermocline.errors import NotReady, TableMissing
+from thermocline.errors import NotReady, TableMissing, TableRestricted
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.decode import json_row
@@ -289,6 +289,20 @@ def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
         table.refresh()
         with pytest.raises(TableMissing):
             _ = table.reader
+    status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
+    table.refresh()
+    assert looked_up(table) == {}
+
+
+def test_a_table_of_which_the_catalog_hides_a_part_is_refused(served: tuple[Any, ServedTable]) -> None:
+    world, table = served
+    status = world.folder / "tailer.json"
+    for said in (b'{"catalog_problem": {"code": "table-restricted"}}', b"{}"):
+        status.write_bytes(said)
+        table.refresh()
+        with pytest.raises(TableRestricted, match="read restrictions"):
+            _ = table.reader
+        assert table.status()["ready"] is False
     status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
     table.refresh()
     assert looked_up(table) == {}

@@ -1,0 +1,118 @@
+"""Admission: from what a connection brings to who that is, or a refusal. Each request is judged here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from thermocline.errors import Unauthenticated
+from thermocline.serving.access.clients import ANONYMOUS, Client, Clients, KeyEntry
+from thermocline.serving.access.keys import ApiKey
+from thermocline.serving.read.caller import Caller
+
+if TYPE_CHECKING:
+    from thermocline.process.clock import Clock
+    from thermocline.serving.access.clients_file import ClientsFile
+    from thermocline.serving.read.caller import Credentials, Grant
+
+__all__ = ["Admission"]
+
+LOOK_SECONDS: Final = 1.0
+"""A key that was revoked in the file is refused after so long; each look is one call of the system."""
+CALLERS_KEPT_MAX: Final = 4_096
+"""That were admitted and are known again by their header."""
+_BEARER, _BASIC = "bearer ", "basic "
+_NO_EXPIRY: Final = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A client, with what it may do whoever of it asks."""
+
+    name: str
+    client: Client
+    grants: Mapping[str, Grant]
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    caller: Caller
+    until_ms: float
+
+
+class Admission:
+    """Admits callers by a clients file. To be asked on one event loop."""
+
+    def __init__(self, file: ClientsFile, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._take_up(file.clients)
+
+    def __call__(self, credentials: Credentials) -> Caller:
+        """Who asks. Returns at once. Raises `Unauthenticated`."""
+        if self._file.clients is not self._clients:  # safety: clients-taken-up
+            self._take_up(self._file.clients)
+        said = credentials.authorization
+        if said is None:
+            return self._by_connection(credentials)
+        admitted = self._admitted.get(said)
+        if admitted is not None and self._clock.now_ms() < admitted.until_ms:  # safety: admitted-until
+            return admitted.caller
+        scheme = said[: len(_BEARER)].lower()
+        if scheme == _BEARER:
+            admitted = self._of_token(said[len(_BEARER) :].strip())
+            if len(self._admitted) >= CALLERS_KEPT_MAX:
+                self._admitted.clear()
+            self._admitted[said] = admitted
+            return admitted.caller
+        if scheme[: len(_BASIC)] == _BASIC:
+            return self._of_token(_password(said[len(_BASIC) :])).caller
+        raise Unauthenticated(detail="the Authorization header is neither Bearer nor Basic")
+
+    async def tend_forever(self) -> None:
+        """Takes up changes of the file."""
+        while True:
+            await asyncio.to_thread(self._file.look)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _take_up(self, clients: Clients) -> None:
+        known = [_Known(name, client, client.grants({})) for name, client in clients.clients.items()]
+        self._keys = {key.id: (one, key) for one in known for key in one.client.keys}
+        self._anonymous: Caller | None = None
+        for one in known:
+            if one.name == ANONYMOUS:
+                self._anonymous = Caller(one.name, one.grants)
+        self._admitted: dict[str, _Admitted] = {}
+        self._clients = clients
+
+    def _by_connection(self, _: Credentials) -> Caller:
+        if self._anonymous is None:  # safety: anonymous-off
+            raise Unauthenticated(detail="no credentials came with the request")
+        return self._anonymous
+
+    def _of_token(self, token: str) -> _Admitted:
+        key = ApiKey.parse(token)
+        if key is None:
+            raise Unauthenticated(detail="it is no key of this server")
+        return self._of_key(key)
+
+    def _of_key(self, key: ApiKey) -> _Admitted:
+        found: tuple[_Known, KeyEntry] | None = self._keys.get(key.id)
+        # One answer for all: whoever guesses is not told what is wrong with it.
+        if found is None or not key.has_hash(found[1].sha256) or not found[1].counts_at(self._clock.now_ms()):
+            raise Unauthenticated(detail="the key is not known, or has expired")
+        one, entry = found
+        until_ms = _NO_EXPIRY if entry.expires is None else entry.expires.timestamp() * 1000
+        return _Admitted(Caller(one.name, one.grants, key=entry.id), until_ms)
+
+
+def _password(encoded: str) -> str:
+    try:
+        user_and_password = base64.b64decode(encoded, validate=True).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise Unauthenticated(detail="the Authorization header can't be read") from error
+    return user_and_password.partition(":")[2]
