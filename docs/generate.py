@@ -126,7 +126,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "serving.tls_key": (
         "PEM file with the key of `serving.tls_certificate`, without a password. It is read again as well. "
-        "With an EC key, a handshake costs the server a fifth of one with RSA."
+        "With an EC key, a handshake costs about half of one with RSA."
     ),
     "serving.tls_client_ca": (
         "PEM file with the CAs that issue certificates to clients. A client need not have one; if it shows "
