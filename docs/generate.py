@@ -119,6 +119,30 @@ SETTINGS: Final[Mapping[str, str]] = {
         "The file that says who may ask, and for what: see [security](../security.md). Without it, everybody "
         "who can reach the port may read every table, and `serving.host` must be a loopback address."
     ),
+    "serving.tls_certificate": (
+        "PEM file with the server's certificate, and those between it and a CA. With it, the server speaks "
+        "TLS (1.2 or newer) and nothing else. It is read again when it changes, also by way of a link; if "
+        "it then can't be used, the one before stays in use, and the log says so."
+    ),
+    "serving.tls_key": (
+        "PEM file with the key of `serving.tls_certificate`, without a password. It is read again as well. "
+        "With an EC key, a handshake costs about half of one with RSA."
+    ),
+    "serving.tls_client_ca": (
+        "PEM file with the CAs that issue certificates to clients. A client need not have one; if it shows "
+        "one, it must be valid and from one of these. Empty: clients are not asked for one."
+    ),
+    "serving.forwarded_from": (
+        "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
+        "From the right, the first address there that is not one of these is the caller's. From others the "
+        "header is ignored."
+    ),
+    "serving.hosts": (
+        "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
+        "`*.example.com`; its port is ignored. A request with another one is refused. `localhost`, the "
+        "addresses of loopback and `serving.host` are always allowed; probes that ask another address have "
+        "to send a Host header. Empty: all."
+    ),
     "serving.cors_origins": (
         "Origins (`https://app.example.com`) whose web pages may read answers in a browser; `*` stands for "
         "all. Empty: none."
@@ -486,7 +510,21 @@ in variables. In the text of a setting, `${NAME}` stands for the variable of tha
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 
 Thermocline also reads variables that are not settings: `THERMOCLINE_CACHE` says where jars are kept, and with
-`THERMOCLINE_TRACEBACK=1`, an error also prints where it came from."""
+`THERMOCLINE_TRACEBACK=1`, an error also prints where it came from.
+
+Commands that ask a server (`--url`, `jobs`, `status`) read these, and no command line shows a key:
+
+| variable | meaning |
+| --- | --- |
+| `THERMOCLINE_KEY` | API key or token, sent as `Authorization: Bearer ...` |
+| `THERMOCLINE_KEY_FILE` | File with the key, instead |
+| `THERMOCLINE_KEY_OVER_HTTP` | With `1`, the key is also sent unencrypted to other machines; else it is not |
+| `THERMOCLINE_CA_FILE` | PEM file with the CAs to trust instead of the usual ones |
+| `THERMOCLINE_CERTIFICATE` | PEM file with your own certificate, if the server knows you by it |
+| `THERMOCLINE_CERTIFICATE_KEY` | PEM file with its key; default: the same file |
+
+A server's certificate is always verified. If a command asks the server of its own configuration, that is by
+the file `serving.tls_certificate`, so that the certificate need not name the address."""
 
 _TABLES_INTRODUCTION: Final = """\
 `NAME` is the table's name in commands and URLs. It consists of letters, digits, `_` and `-`. Settings that

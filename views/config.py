@@ -145,7 +145,7 @@ def has_live_tables(settings: Settings) -> bool:
 def live_properties(settings: Settings, lake: Mapping[str, str], name: str) -> Translation:
     """Gives the properties of the catalog of live tables, whose files are where those of the lake are."""
     serving, key = settings.serving, settings.views.live_key
-    uri = settings.views.live_uri or f"http://{serving.host}:{serving.port}{LIVE_PREFIX}"
+    uri = settings.views.live_uri or f"{serving.scheme}://{serving.host}:{serving.port}{LIVE_PREFIX}"
     store = {name: value for name, value in lake.items() if not name.startswith("iceberg.")}
     found = Translation(store | {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri})
     if key is not None:

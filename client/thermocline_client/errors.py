@@ -1,6 +1,7 @@
 """The errors that clients raise.
 
 ClientError
+ ├─ AccessInvalid         the key, the certificate or the CA file can't be used; nothing was sent
  ├─ Unreachable           no Thermocline server answered, even after retries
  │   └─ StreamCut         an extract broke off; what was read of it is incomplete
  ├─ UnsafeName            the server named a file that would lie outside the folder of a download
@@ -41,6 +42,19 @@ class Unreachable(ClientError):
         self.url = _PASSWORD.sub("://", url)
         super().__init__(f"no Thermocline server answers at {self.url}: {detail}")
         self.detail = detail
+
+
+class AccessInvalid(ClientError):
+    """What you gave a client for access can't be used. Nothing was sent.
+
+    ``argument`` is its name: ``key``, ``certificate``, ``ca_file`` or ``transport``. The error never quotes a
+    key.
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument}: {problem}")
+        self.argument = argument
+        self.problem = problem
 
 
 class StreamCut(Unreachable):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from thermocline.serving.access.connections import Connections
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ def admit_everyone(_: Credentials) -> Caller:
 class Guard:
     """Stands before the endpoints of one worker. Each of ``tended`` runs for as long as the app does.
 
-    Each of ``problems`` gives a sentence for operators, or None.
+    Each of ``problems`` gives a sentence for operators, or None. ``connections`` say who asks from where.
     """
 
     admit: Admit = admit_everyone
     audit: AuditLog | None = None
     tended: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     problems: Sequence[Callable[[], str | None]] = ()
+    connections: Connections = field(default_factory=Connections)
 
     def all_problems(self) -> list[str]:
         """What is wrong now."""

@@ -35,10 +35,12 @@ from thermocline.errors import (
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 from thermocline.serving.access.audit import Access, rows_in
+from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
 from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.http.noted import NOTED, VERBS, Noted
-from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of
+from thermocline.serving.http.pages import guarded
+from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
 from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
@@ -56,6 +58,7 @@ REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
 RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
+BAD_REQUEST: Final = 400
 # Of a Content-Type that an error quotes, in characters.
 CONTENT_TYPE_MAX: Final = 200
 # What a page of another origin may ask with, and see of an answer beside its body.
@@ -67,6 +70,8 @@ _CORS_EXPOSED: Final = (
 )
 CALLER: Final = "thermocline.caller"
 """Where a request's scope has who asks."""
+PEER: Final = "thermocline.peer"
+"""Where the state of a request's scope has the `Peer` that it comes from."""
 IS_HEAD: Final = "thermocline.is-head"
 """A request's scope has it where only the head of the answer is wanted."""
 _CHALLENGE: Final = 'Bearer realm="thermocline", Basic realm="thermocline"'
@@ -97,6 +102,8 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, BadRequest) and error.allowed:
         headers["Allow"] = ", ".join(error.allowed)
+    if isinstance(error, BadRequest) and error.answered == BAD_REQUEST:
+        headers["Connection"] = "close"
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = _CHALLENGE
     if error.retryable:
@@ -141,6 +148,7 @@ class Requests:
         tables: Iterable[str] = (),
     ) -> None:
         self.api = api
+        self.connections = guard.connections
         self._audit = guard.audit
         self._known_rows = known_rows
         self._admit = guard.admit
@@ -162,8 +170,10 @@ class Requests:
         scope["app"] = self.api
         if scope["type"] != "http":
             await self._endpoints(scope, receive, send)
+        elif self._is_for_us(scope):
+            await self._answer(scope, receive, guarded(scope, send))
         else:
-            await self._answer(scope, receive, send)
+            await self._named(scope, receive, send)
 
     async def _named(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
@@ -171,6 +181,7 @@ class Requests:
         request_id = _request_id(header_of(scope, "X-Request-Id"))
         status, sent, is_whole = 0, 0, False
         noted = scope[NOTED] = Noted()
+        credentials = self._credentials(scope)
         started = time.perf_counter()
 
         async def send_named(message: Message) -> None:
@@ -185,7 +196,8 @@ class Requests:
             await send(message)
 
         try:
-            scope[CALLER] = self._admitted(scope)
+            self._check_host(scope)  # safety: host-refused
+            scope[CALLER] = self._admitted(scope, credentials)
             if self._audit is not None and scope["path"] not in _UNAUDITED:
                 self._audit.check()  # safety: audited-or-refused
             await self._endpoints(scope, _bounded(receive), send_named)
@@ -202,9 +214,9 @@ class Requests:
                 outcome = "broken-off" if is_broken else noted.outcome or "ok"
                 seconds = time.perf_counter() - started
                 access = Access(noted.verb or "", request_id, status, seconds, outcome, size_bytes=sent)
-                self._write(self._audit, access, scope, noted)
+                self._write(self._audit, access, scope, noted, credentials.address)
 
-    def _write(self, audit: AuditLog, access: Access, scope: Scope, noted: Noted) -> None:
+    def _write(self, audit: AuditLog, access: Access, scope: Scope, noted: Noted, address: str) -> None:
         """Hands a request to the audit log, where it reads or changes data, or nobody knows who asked."""
         caller: Caller | None = scope.get(CALLER)
         access.verb = noted.verb or VERBS.get(getattr(scope.get("route"), "name", ""), "")
@@ -213,20 +225,34 @@ class Requests:
         access.verb = access.verb or "unknown"
         if caller is not None:
             access.client, access.key = caller.name, caller.key
-        access.address = _address_of(scope)
+        access.address = address or None
         access.table = noted.table or self._table(scope) or None
         access.definition, access.entities = noted.definition, noted.entities
         access.read_point, access.rows = noted.read_point, noted.rows
         audit.write(access)
 
-    def _admitted(self, scope: Scope) -> Caller:
+    def _admitted(self, scope: Scope, credentials: Credentials) -> Caller:
         """Who asks. A probe may be anybody, and is told no more than anybody."""
         try:
-            return self._admit(Credentials(header_of(scope, "Authorization")))
+            return self._admit(credentials)
         except Unauthenticated:
             if scope["path"] in _PROBES:  # safety: probes-tell-nothing
                 return _NOBODY
             raise
+
+    def _is_for_us(self, scope: Scope) -> bool:
+        return self.connections.is_for_us(headers_of(scope, "Host"))
+
+    def _check_host(self, scope: Scope) -> None:
+        if not self._is_for_us(scope):
+            raise BadRequest.of_host()
+
+    def _credentials(self, scope: Scope) -> Credentials:
+        peer = scope.get("state", {}).get(PEER)
+        if peer is None:  # another server's protocol, which tells only the address
+            peer = Peer((scope.get("client") or ("",))[0])
+        forwarded = headers_of(scope, "X-Forwarded-For")
+        return self.connections.credentials(peer, header_of(scope, "Authorization"), forwarded)
 
     def known(
         self, table: str, query: bytes, given_id: str | None, credentials: Credentials
@@ -380,11 +406,6 @@ def _bounded(receive: Receive) -> Receive:
         return message
 
     return bounded
-
-
-def _address_of(scope: Scope) -> str | None:
-    client = scope.get("client")
-    return client[0] if client else None
 
 
 def _request_id(given: str | None) -> str:

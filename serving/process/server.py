@@ -43,7 +43,7 @@ from thermocline.serving.process.state_dir import held_state_dir, make_state_fol
 from thermocline.serving.store.layout import SPILL
 from thermocline.serving.tail.follower import problem_of
 from thermocline.serving.tail.tailer_status import forget_status
-from thermocline.settings import problems_of_exposure
+from thermocline.settings import problems_of_exposure, problems_of_tls
 
 if TYPE_CHECKING:
     from thermocline.process import logs
@@ -66,14 +66,14 @@ def serve(
     configuration is read again (``read_again``), and its tables are served from then on.
 
     Raises:
-        ConfigInvalid: other machines could reach it, and nobody says who may ask; or the clients file is
-            wrong.
+        ConfigInvalid: other machines could reach it, and nobody says who may ask; or the clients file or the
+            certificate is wrong.
         PortTaken: it can't listen there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or none of the tables can be served.
     """
     serving = settings.serving
-    if problems := tuple(problems_of_exposure(serving)):
+    if problems := (*problems_of_exposure(serving), *problems_of_tls(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
     if serving.clients_file is not None:
         read_clients(serving.clients_file)
@@ -99,7 +99,7 @@ def serve(
             return None if again is None else _children(again, places)
 
         try:
-            children.watch(serving.url, reload)
+            children.watch(serving.url, reload, serving.tls_certificate)
         finally:
             children.stop()
     log.info("server stopped")

@@ -41,10 +41,12 @@ ANY_TABLE: Final = "*"
 class Credentials:
     """What a connection says of who asks: the Authorization header as it came, if there is one.
 
-    ``address`` is where they are; empty where that isn't known.
+    ``certificates`` are the names in the certificate that a client has shown, each with what it is before it
+    (``dns:``, ``uri:``, ``cn:``); ``address`` is where they are, empty where that isn't known.
     """
 
     authorization: str | None = None
+    certificates: tuple[str, ...] = ()
     address: str = ""
 
 

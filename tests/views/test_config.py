@@ -122,6 +122,10 @@ def test_live_tables_have_a_catalog_whose_files_are_reached_like_those_of_the_la
         "s3.aws-access-key": "${ENV:TRINO_LAKE_S3_AWS_ACCESS_KEY}",
         "s3.aws-secret-key": "${ENV:TRINO_LAKE_S3_AWS_SECRET_KEY}",
     }
+    files = {"tls_certificate": Path("tls.crt"), "tls_key": Path("tls.key")}
+    secure = with_live.model_copy(update={"serving": serving.model_copy(update=files)})
+    over_tls = properties(trino_files(secure).files["catalog/live.properties"])
+    assert over_tls["iceberg.rest-catalog.uri"] == "https://127.0.0.1:8080/iceberg"
     views = with_live.views.model_copy(update={"live": "now", "live_uri": "https://server/iceberg"})
     elsewhere = trino_files(with_live.model_copy(update={"views": views})).files["catalog/now.properties"]
     assert properties(elsewhere)["iceberg.rest-catalog.uri"] == "https://server/iceberg"

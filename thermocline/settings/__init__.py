@@ -12,7 +12,7 @@ itself, since pydantic-settings lets an unknown top-level variable pass in silen
 
 from __future__ import annotations
 
-from thermocline.settings.checks import problems_of_exposure
+from thermocline.settings.checks import problems_of_exposure, problems_of_tls
 from thermocline.settings.load import check_settings, find_file, load_settings
 from thermocline.settings.model import (
     AuditSettings,
@@ -48,4 +48,5 @@ __all__ = [
     "find_file",
     "load_settings",
     "problems_of_exposure",
+    "problems_of_tls",
 ]

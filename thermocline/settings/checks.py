@@ -19,9 +19,16 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from thermocline.errors import did_you_mean
+from thermocline.process.tls import TLS_ERRORS, reason_of, server_context
 from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
 
-__all__ = ["problems_of_addresses", "problems_of_client", "problems_of_exposure", "problems_of_folders"]
+__all__ = [
+    "problems_of_addresses",
+    "problems_of_client",
+    "problems_of_exposure",
+    "problems_of_folders",
+    "problems_of_tls",
+]
 
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
 _BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
@@ -61,6 +68,30 @@ def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
             f'serving.host: other machines can reach "{serving.host}", and nobody would have to say who they '
             'are: set serving.clients_file, and see `thermocline client create`; or host = "127.0.0.1"'
         )
+
+
+def problems_of_tls(serving: ServingSettings) -> Iterator[str]:
+    """Why the server can't speak TLS with the files that it is to do so with."""
+    if serving.tls_certificate is None or serving.tls_key is None:
+        return
+    for name in ("tls_certificate", "tls_key", "tls_client_ca"):
+        path: Path | None = getattr(serving, name)
+        try:
+            if path is not None:
+                path.read_bytes()
+        except OSError as error:
+            yield f"serving.{name}: {path} can't be read: {reason_of(error)}"
+            return
+    try:
+        server_context(serving.tls_certificate, serving.tls_key)
+    except TLS_ERRORS as error:
+        at = f"{serving.tls_certificate} and {serving.tls_key}"
+        yield f"serving.tls_certificate, serving.tls_key: {at} can't be used: {reason_of(error)}"
+        return
+    try:
+        server_context(serving.tls_certificate, serving.tls_key, serving.tls_client_ca)
+    except TLS_ERRORS as error:
+        yield f"serving.tls_client_ca: {serving.tls_client_ca} can't be used: {reason_of(error)}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -19,6 +19,7 @@ from thermocline.settings.checks import (
     problems_of_client,
     problems_of_exposure,
     problems_of_folders,
+    problems_of_tls,
 )
 from thermocline.settings.model import Settings
 from thermocline.settings.stand_ins import substitute
@@ -32,12 +33,22 @@ S = TypeVar("S", bound=BaseModel)
 FILE_NAME: Final = "thermocline.toml"
 FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
 PREFIX: Final = "THERMOCLINE_"
+# By these, commands that ask a server say who asks, and whom they trust (`cli.server_access`).
+ACCESS_VARIABLES: Final = (
+    "THERMOCLINE_KEY",
+    "THERMOCLINE_KEY_FILE",
+    "THERMOCLINE_KEY_OVER_HTTP",
+    "THERMOCLINE_CA_FILE",
+    "THERMOCLINE_CERTIFICATE",
+    "THERMOCLINE_CERTIFICATE_KEY",
+)
 # Variables with our prefix that are not settings.
 OTHER_VARIABLES: Final = frozenset(
     {
         FILE_VARIABLE,
         "THERMOCLINE_CACHE",
         "THERMOCLINE_TRACEBACK",
+        *ACCESS_VARIABLES,
         FAILPOINTS_VARIABLE,
     }
 )
@@ -71,6 +82,7 @@ def check_settings(path: Path | None = None) -> Settings:
     settings, problems = _loaded(file)
     if settings is not None:
         problems += problems_of_exposure(settings.serving)
+        problems += problems_of_tls(settings.serving)
         problems += problems_of_folders(settings)
         problems += problems_of_client(settings.kafka)
     return _without_problems(file, settings, problems)
@@ -342,7 +354,11 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     # A REST catalog's warehouse is a name that the server knows.
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
-    serving = _with_files(settings.serving, folder, "state_dir", "extract_jobs_dir")
+    serving = _with_files(
+        settings.serving,
+        folder,
+        *("state_dir", "extract_jobs_dir", "clients_file", "tls_certificate", "tls_key", "tls_client_ca"),
+    )
     registry = _with_files(settings.registry, folder, "ca_file")
     audit = _with_files(settings.audit, folder, "hash_key_file", "path")
     sql = _with_files(settings.sql, folder, "temp_dir")

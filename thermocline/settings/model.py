@@ -11,7 +11,7 @@ from thermocline.errors import UnknownTable
 from thermocline.schemas.registry import SchemaRegistry
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
-from thermocline.settings.values import Bytes, Seconds, names_of
+from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
 
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 TAILERS_MAX: Final = 64  # the same holds for them
@@ -140,6 +140,8 @@ class LiveCatalogSettings(Section):
 class ServingSettings(Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale.
 
+    With ``tls_certificate`` it speaks TLS and nothing else. ``hosts`` are the Host headers that it answers
+    to, all where there are none; ``forwarded_from`` are proxies that may say for whom they ask.
     ``clients_file`` says who may ask, and for what; beyond loopback there has to be one: see
     `problems_of_exposure`.
     """
@@ -163,13 +165,31 @@ class ServingSettings(Section):
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    forwarded_from: Annotated[tuple[Network, ...], BeforeValidator(names_of)] = ()
+    hosts: Annotated[tuple[HostName, ...], BeforeValidator(names_of)] = ()
     catalog: LiveCatalogSettings = Field(default_factory=LiveCatalogSettings)
 
     @property
     def url(self) -> str:
         """Where a process of this machine reaches it."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  to be asked
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def scheme(self) -> str:
+        """``https``, or ``http`` where it has no certificate."""
+        return "http" if self.tls_certificate is None else "https"
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: give both, or none")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key: clients show theirs over TLS")
+        return self
 
     @model_validator(mode="after")
     def _check_jobs(self) -> Self:
