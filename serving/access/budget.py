@@ -57,9 +57,9 @@ class Budget:
         """
         # Sums first: of whoever's sum is read, the offset is there.
         taken = sum(self._unpack(self._buffer, self._taken_at))
-        offset = max(self._unpack(self._buffer, self._offset_at))
+        offset = max(self._unpack(self._buffer, self._offset_at))  # safety: limits-all-workers
         ahead = taken + offset - now
-        if ahead < 0:
+        if ahead < 0:  # safety: limits-refilled
             offset, ahead = now - taken, 0
         if ahead > tolerance:
             return ahead - tolerance
