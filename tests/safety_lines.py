@@ -219,7 +219,7 @@ LINES: Final[dict[str, Line]] = {
     "admitted-until": Line("a caller who was admitted is judged again once the key expires", (" and self._clock.now_ms() < admitted.until_ms", ""), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
     "anonymous-off": Line("who brings nothing is nobody", ("self._anonymous is None", "False"), "serving/access/test_admission.py::test_who_brings_nothing_is_anonymous_where_there_is_such_a_client"),
     "clients-taken-up": Line("a changed clients file counts", NEVER, "serving/access/test_admission.py::test_a_revoked_key_is_refused_once_the_file_is_looked_at_and_the_other_goes_on"),
-    "limits-one-writer": Line("a worker counts where no other one does, so that no count is lost", ALWAYS, "serving/access/test_limits.py::test_processes_that_hammer_are_admitted_what_there_is_and_no_count_is_lost"),
+    "limits-one-writer": Line("a worker counts where no other one does, so that no count is lost", ALWAYS, "serving/access/test_limits.py::test_more_workers_than_there_may_be_wait_for_one_to_end"),
     "limits-refilled": Line("a client that was quiet has a burst, and no more", NEVER, "serving/access/test_limits.py::test_a_burst_is_admitted_and_then_what_the_rate_brings"),
     "limits-all-workers": Line("what all workers took counts", ("max(self._unpack(self._buffer, self._offset_at))", "self._cells[self._own_offset]"), "serving/access/test_limits.py::test_a_worker_that_was_quiet_has_no_burst_of_its_own"),
     "limits-own-place": Line("a place that another one got meanwhile is counted in no more", NEVER, "serving/access/test_limits.py::test_who_lost_its_place_while_it_was_quiet_counts_in_another_one"),

@@ -11,10 +11,13 @@ What is promised, with n workers (while the configuration is read again, those t
 - A worker that dies leaves what it counted; its successor goes on from there.
 
 There are `PLACES` places for clients, and as many for addresses. One whose counts matter no more, since its
-budgets are full, is given to the next one who needs it. If none can be, those who find no place share one,
-each within its own limits: they are refused sooner, never later. While places are given away, a request that
-is just being counted may count for the next one (of each other worker, one). Places are found by 64 bits of a
-keyed hash. Two identities of the same hash, of which there are none in practice, would share a place, too.
+budgets are full, is given to the next one who needs it; a request that another worker is counting in this
+moment counts for the next one. If none can be given, those who find no place share one, each within its own
+limits, and are refused the sooner for what the others take. Whoever gets a place of its own after that has a
+full budget in it, so one burst more; and a shared place owes no more bytes than two minutes bring.
+
+Places are found by 64 bits of a keyed hash. Two identities of the same hash, of which there are none in
+practice, would share a place.
 """
 
 from __future__ import annotations
@@ -23,9 +26,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Final, Self
-
-from pydantic import Field, model_validator
+from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import TooManyRequests
 from thermocline.serving.access import budget, failures
@@ -34,9 +35,7 @@ from thermocline.serving.access.budget import SECOND_NS, Budget
 from thermocline.serving.access.failures import Failures
 from thermocline.serving.access.shared_cells import SharedCells
 from thermocline.serving.store.measures import REQUESTS_LIMITED
-from thermocline.settings.model import EXTRACTS_MAX
-from thermocline.settings.section import Section
-from thermocline.settings.values import Bytes
+from thermocline.settings.limits import EXTRACTS_AT_ONCE_MAX, REFILL_SECONDS_MAX, Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,16 +49,13 @@ FILE: Final = "limits"
 """In the folder that the processes of a running server share, which nobody else can enter."""
 PLACES: Final = 16_384
 """Of clients, and as many of addresses and of failures: 11 MB for all with 4 workers."""
-REQUESTS_PER_SECOND_MAX: Final = 1_000_000.0
-"""More than any server answers; the cost of a request is whole nanoseconds."""
-REFILL_SECONDS_MAX: Final = 86_400
-"""Of a burst; and for so long at most, a client is refused for answers that were larger than its budget."""
 EXTRACT_RETRY_SECONDS: Final = 1
 """An extract takes seconds; nobody knows when one ends."""
 RETRY_SECONDS_MIN: Final = 0.001
 SPOTS_KEPT_MAX: Final = 8_192
 """Identities of which each worker remembers the place."""
 _MINUTE_NS: Final = 60 * SECOND_NS
+# A client is not refused for longer, however much larger than its budget an answer was.
 _DEBT_NS_MAX: Final = REFILL_SECONDS_MAX * SECOND_NS
 # Those who share a place owe no more than what two minutes bring: it is not all theirs.
 _SHARED_DEBT_NS_MAX: Final = 2 * _MINUTE_NS
@@ -67,37 +63,7 @@ _REQUESTS, _BYTES = 0, budget.KINDS  # the first kinds of the budgets in a row
 # Each extract of an identity has a number below 64, and locks it, behind 56 bits of the identity's hash.
 _NUMBER_BITS: Final = 6
 _HASH_BITS: Final = 56
-assert EXTRACTS_MAX <= 1 << _NUMBER_BITS
-
-
-class Limits(Section):
-    """How much a client may ask for; what is left out is not limited.
-
-    ``burst``: so many requests at once, if it was quiet before; as many as a second's by default.
-    ``bytes_per_minute``: of answers. ``extracts``: that are streamed, or wait for their turn, at once.
-    """
-
-    requests_per_second: Annotated[float, Field(gt=0, le=REQUESTS_PER_SECOND_MAX)] | None = None
-    burst: Annotated[int, Field(ge=1)] | None = None
-    extracts: Annotated[int, Field(ge=1, le=EXTRACTS_MAX)] | None = None
-    bytes_per_minute: Bytes | None = None
-
-    @model_validator(mode="after")
-    def _check_burst(self) -> Self:
-        if self.requests_per_second is None:
-            if self.burst is not None:
-                raise ValueError("burst is of requests_per_second: set that, too")
-        elif self.requests_at_once > self.requests_per_second * REFILL_SECONDS_MAX:
-            raise ValueError(
-                f"at {self.requests_per_second:g} requests per second, {self.requests_at_once} at once would "
-                "take more than a day to come back: lower burst, or raise requests_per_second"
-            )
-        return self
-
-    @property
-    def requests_at_once(self) -> int:
-        """The burst, where requests are limited."""
-        return self.burst or max(1, int(self.requests_per_second or 0))
+assert EXTRACTS_AT_ONCE_MAX <= 1 << _NUMBER_BITS
 
 
 class _Spot:

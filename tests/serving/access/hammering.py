@@ -46,7 +46,7 @@ def hammer(
     """When each request of a worker was admitted; it moves the clock on by 1/1024 s, evenly, so often."""
     limited = RateLimits(folder, workers, clock)
     began = clock.monotonic()
-    start.wait()
+    start.wait(60)
     admitted = []
     for attempt in range(attempts):
         if limited.try_admit("billing", limits):
