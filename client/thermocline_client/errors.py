@@ -115,12 +115,22 @@ class ReadAfterTimeout(Problem):
     """The server didn't read the records of ``read_after`` in time: they don't exist, or it lags behind."""
 
 
+class TooManyRequests(Problem):
+    """You asked for more than you may. ``retry_after_seconds`` says when you may again."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        """Reads the members of the answer."""
+        super().__init__(body)
+        self.retry_after_seconds = float((body.get("facts") or {}).get("retry_after_seconds", 0.0))
+
+
 _BY_CODE: Final[Mapping[str, type[Problem]]] = {
     "unknown-table": UnknownTable,
     "bad-parameter": BadParameter,
     "row-not-found": RowNotFound,
     "not-ready": NotReady,
     "read-after-timeout": ReadAfterTimeout,
+    "too-many-requests": TooManyRequests,
 }
 
 

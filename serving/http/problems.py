@@ -8,6 +8,7 @@ into a problem that shows nothing of our insides; the log has the traceback unde
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import time
@@ -30,6 +31,7 @@ from thermocline.errors import (
     RequestError,
     StorageFailed,
     ThermoclineError,
+    TooManyRequests,
     Unauthenticated,
 )
 from thermocline.process.logs import fields
@@ -107,7 +109,7 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = _CHALLENGE
     if error.retryable:
-        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        headers["Retry-After"] = str(_retry_after_seconds(error))
     return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
 
 
@@ -118,6 +120,12 @@ def _answer_of(error: ThermoclineError, path: str) -> Response:
     if isinstance(error, Unauthenticated):
         answer.headers["WWW-Authenticate"] = _CHALLENGE
     return answer
+
+
+def _retry_after_seconds(error: ThermoclineError) -> int:
+    """Whole ones; not fewer than the error says itself."""
+    own = error.retry_after_seconds if isinstance(error, TooManyRequests) else RETRY_AFTER_SECONDS
+    return max(math.ceil(own), RETRY_AFTER_SECONDS)
 
 
 def _problem(error: ThermoclineError, instance: str) -> dict[str, Any]:

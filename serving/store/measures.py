@@ -82,6 +82,13 @@ ROWS_WARMED: Final = Counter(
     ("table",),
     registry=metrics.REGISTRY,
 )
+REQUESTS_LIMITED: Final = Counter(
+    "thermocline_requests_limited",
+    "Requests that were refused because of a limit, by client (address, where none is known) and reason: "
+    "requests, bytes, extracts or failures.",
+    ("client", "reason"),
+    registry=metrics.REGISTRY,
+)
 EXTRACTS: Final = Counter(
     "thermocline_extracts",
     "Streamed extracts that ended, by outcome: complete, broken off, or refused (too many were waiting).",

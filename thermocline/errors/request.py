@@ -77,6 +77,31 @@ class Unauthenticated(RequestError):
     detail: str
 
 
+class TooManyRequests(RequestError):
+    """The caller asks for more than it may.
+
+    A client has limits: requests per second, of which some may come at once; bytes of answers per minute;
+    extracts at once. They are counted over all API processes of a server. If an answer was larger than the
+    bytes of a minute, further requests are refused until they would have sufficed. An address from which
+    credentials failed several times is refused for up to half a minute, whatever it brings.
+
+    Nothing was read or written. Ask again after Retry-After; the Python client, and commands that ask a
+    server, do so by themselves. If the limits are too low, ask whoever runs the server for others.
+    """
+
+    code = "too-many-requests"
+    http_status = 429
+    exit_code = ExitCode.UNAVAILABLE
+    retryable = True
+    _what = "{client} has reached a limit: {detail}."
+    _state = "nothing was read."
+    _next = "ask again in {retry_after_seconds} s, or ask whoever runs the server for higher limits"
+
+    client: str
+    detail: str
+    retry_after_seconds: float
+
+
 class NotPermitted(RequestError):
     """The caller may not do that with the table.
 
