@@ -78,7 +78,7 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
     if as_json:
         show(document, "", as_json=True)
         return
-    say(f"{path}: {name} may ask now; a running server knows within two seconds")
+    say(f"{path}: {name} may ask now; a running server knows within three seconds")
     if key is not None:
         say("Its key, which is shown this once and kept nowhere:")
         show(document, key.text, as_json=False)
@@ -116,7 +116,7 @@ def revoke(
 ) -> None:
     """Revoke a client's keys.
 
-    Servers that run refuse them within two seconds.
+    Servers that run refuse them within three seconds.
     """
     from thermocline.serving.access.clients_edit import revoke_keys
 

@@ -143,6 +143,15 @@ SETTINGS: Final[Mapping[str, str]] = {
         "addresses of loopback and `serving.host` are always allowed; probes that ask another address have "
         "to send a Host header. Empty: all."
     ),
+    "serving.limits.requests_per_second": (
+        "Requests per second of each client that has no limits of its own in the clients file, and of each "
+        "address that brings no credentials. Not set: no limit."
+    ),
+    "serving.limits.burst": "Requests at once after a quiet time. Default: as many as a second's.",
+    "serving.limits.extracts": "Extracts at once, also those that wait for their turn. Not set: no limit.",
+    "serving.limits.bytes_per_minute": (
+        "Bytes of answers per minute. Whoever took more waits until they are made up for. Not set: no limit."
+    ),
     "serving.cors_origins": (
         "Origins (`https://app.example.com`) whose web pages may read answers in a browser; `*` stands for "
         "all. Empty: none."

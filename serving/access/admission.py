@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -17,15 +17,19 @@ from thermocline.serving.read.caller import Caller
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.serving.access.clients_file import ClientsFile
+    from thermocline.serving.access.limits import RateLimits
     from thermocline.serving.read.caller import Credentials, Grant
 
 __all__ = ["Admission"]
 
 LOOK_SECONDS: Final = 1.0
-"""A key that was revoked in the file is refused after so long; each look is one call of the system."""
+"""A key that was revoked in the file is refused after three of these; each look is one call of the system."""
 CALLERS_KEPT_MAX: Final = 4_096
 """That were admitted and are known again by their header."""
+HEADER_KEPT_MAX: Final = 8_192
+"""Characters: a token with many claims has some thousands, and a key has 75."""
 _BEARER, _BASIC = "bearer ", "basic "
+log = logging.getLogger(__name__)
 _NO_EXPIRY: Final = float("inf")
 
 
@@ -47,52 +51,89 @@ class _Admitted:
 class Admission:
     """Admits callers by a clients file. To be asked on one event loop."""
 
-    def __init__(self, file: ClientsFile, clock: Clock) -> None:
+    def __init__(self, file: ClientsFile, clock: Clock, rates: RateLimits | None = None) -> None:
+        """``rates`` slow down addresses from which credentials fail."""
         self._file = file
         self._clock = clock
+        self._rates = rates
         self._take_up(file.clients)
 
     def __call__(self, credentials: Credentials) -> Caller:
-        """Who asks. Returns at once. Raises `Unauthenticated`."""
+        """Who asks. Returns at once.
+
+        Raises:
+            Unauthenticated: the credentials are none of a client.
+            TooManyRequests: they are not looked at, since others from that address have failed.
+        """
+        known = self.recognised(credentials)
+        if known is not None:
+            return known
+        if self._rates is not None:
+            self._rates.check_failures(credentials.address)  # safety: failures-slowed
+        try:
+            return self._judged(credentials)
+        except Unauthenticated:
+            if self._rates is not None and credentials.authorization is not None:
+                self._rates.failed(credentials.address)  # safety: failures-counted
+            raise
+
+    def recognised(self, credentials: Credentials) -> Caller | None:
+        """Who asks, where that takes no more than a look: who was admitted before, or is anonymous."""
         if self._file.clients is not self._clients:  # safety: clients-taken-up
             self._take_up(self._file.clients)
         said = credentials.authorization
         if said is None:
-            return self._by_connection(credentials)
+            return None if credentials.certificates else self._anonymous
         admitted = self._admitted.get(said)
-        if admitted is not None and self._clock.now_ms() < admitted.until_ms:  # safety: admitted-until
+        # safety: admitted-until
+        if admitted is not None and self._clock.now_ms() < admitted.until_ms:
             return admitted.caller
-        scheme = said[: len(_BEARER)].lower()
-        if scheme == _BEARER:
-            admitted = self._of_token(said[len(_BEARER) :].strip())
-            if len(self._admitted) >= CALLERS_KEPT_MAX:
-                self._admitted.clear()
-            self._admitted[said] = admitted
-            return admitted.caller
-        if scheme[: len(_BASIC)] == _BASIC:
-            return self._of_token(_password(said[len(_BASIC) :])).caller
-        raise Unauthenticated(detail="the Authorization header is neither Bearer nor Basic")
+        return None
 
     async def tend_forever(self) -> None:
         """Takes up changes of the file."""
         while True:
-            await asyncio.to_thread(self._file.look)
+            try:
+                await asyncio.to_thread(self._file.look)
+            except Exception:  # safety: clients-looked-at
+                log.exception("clients file could not be looked at")
             await asyncio.sleep(LOOK_SECONDS)
 
     def _take_up(self, clients: Clients) -> None:
         known = [_Known(name, client, client.grants({})) for name, client in clients.clients.items()]
         self._keys = {key.id: (one, key) for one in known for key in one.client.keys}
+        self._certificates = {name: one for one in known for name in one.client.certificates}
         self._anonymous: Caller | None = None
         for one in known:
             if one.name == ANONYMOUS:
-                self._anonymous = Caller(one.name, one.grants)
+                self._anonymous = Caller(one.name, one.grants, limits=one.client.limits)
         self._admitted: dict[str, _Admitted] = {}
         self._clients = clients
 
-    def _by_connection(self, _: Credentials) -> Caller:
-        if self._anonymous is None:  # safety: anonymous-off
+    def _judged(self, credentials: Credentials) -> Caller:
+        said = credentials.authorization
+        if said is None:
+            return self._of_certificate(credentials.certificates)
+        scheme = said[: len(_BEARER)].lower()
+        if scheme == _BEARER:
+            admitted = self._of_token(said[len(_BEARER) :].strip())
+            if len(said) <= HEADER_KEPT_MAX:  # safety: admitted-bounded
+                if len(self._admitted) >= CALLERS_KEPT_MAX:
+                    self._admitted.clear()
+                self._admitted[said] = admitted
+            return admitted.caller
+        if scheme[: len(_BASIC)] == _BASIC:
+            return self._of_token(_password(said[len(_BASIC) :])).caller
+        raise Unauthenticated(detail="the Authorization header is neither Bearer nor Basic")
+
+    def _of_certificate(self, names: Sequence[str]) -> Caller:
+        if not names:  # safety: anonymous-off
             raise Unauthenticated(detail="no credentials came with the request")
-        return self._anonymous
+        for name in names:
+            if name in self._certificates:
+                one = self._certificates[name]
+                return Caller(one.name, one.grants, name, one.client.limits)
+        raise Unauthenticated(detail="the certificate is none of a client")
 
     def _of_token(self, token: str) -> _Admitted:
         key = ApiKey.parse(token)
@@ -107,12 +148,12 @@ class Admission:
             raise Unauthenticated(detail="the key is not known, or has expired")
         one, entry = found
         until_ms = _NO_EXPIRY if entry.expires is None else entry.expires.timestamp() * 1000
-        return _Admitted(Caller(one.name, one.grants, key=entry.id), until_ms)
+        return _Admitted(Caller(one.name, one.grants, entry.id, one.client.limits), until_ms)
 
 
 def _password(encoded: str) -> str:
     try:
         user_and_password = base64.b64decode(encoded, validate=True).decode("ascii")
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise Unauthenticated(detail="the Authorization header can't be read") from error
     return user_and_password.partition(":")[2]

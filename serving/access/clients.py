@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from thermocline.errors import ConfigInvalid
 from thermocline.serving.read.caller import WHOLE, Action, Grant, Part
+from thermocline.settings.limits import Limits
 from thermocline.settings.section import Section
 
 __all__ = ["ANONYMOUS", "Client", "Clients", "TableGrant", "read_clients"]
@@ -71,11 +72,12 @@ class TableGrant(Section):
 
     @model_validator(mode="after")
     def _check_part(self) -> Self:
-        is_part = bool(self.scope) or self.columns is not None
-        if is_part and Action.CATALOG in self.verbs:
-            raise ValueError(
-                "with columns or a scope there is no verb catalog: the files hold the whole table"
-            )
+        if not self.scope and self.columns is None:
+            return self
+        if Action.CATALOG in self.verbs:
+            raise ValueError("with columns or a scope there is no verb catalog: files hold the whole table")
+        if Action.ADMIN in self.verbs:
+            raise ValueError("with columns or a scope there is no verb admin: it counts the whole table")
         return self
 
     def grant(self, claims: Mapping[str, object]) -> Grant | None:
@@ -98,6 +100,7 @@ class Client(Section):
     issuer: str | None = None
     claims: dict[str, str] = Field(default_factory=dict)
     tables: dict[str, TableGrant] = Field(default_factory=dict)
+    limits: Limits | None = None
 
     @model_validator(mode="after")
     def _check_claims(self) -> Self:
@@ -154,5 +157,7 @@ def read_clients(path: Path) -> Clients:
         raise ConfigInvalid(of=f"in {path}", problems=problems) from None  # its input may hold secrets
     except OSError as error:
         raise ConfigInvalid(of=f"in {path}", problems=(error.strerror or str(error),)) from error
-    except (ValueError, tomllib.TOMLDecodeError) as error:
+    except RecursionError as error:
+        raise ConfigInvalid(of=f"in {path}", problems=("it is nested too deeply",)) from error
+    except ValueError as error:
         raise ConfigInvalid(of=f"in {path}", problems=(str(error),)) from error

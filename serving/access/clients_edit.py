@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ __all__ = ["Granted", "add_key", "revoke_keys"]
 PRIVATE: Final = 0o600
 _HEAD: Final = (
     "Who may ask the server, and for what: see docs/security.md. Keys are kept as hashes.",
-    "A server reads this file again within a second or two of a change.",
+    "A server reads this file again within three seconds of a change.",
 )
 
 
@@ -91,6 +92,7 @@ def revoke_keys(path: Path, name: str, key_id: str | None) -> list[str]:
 @contextmanager
 def _changed(path: Path) -> Iterator[tuple[tomlkit.TOMLDocument, Clients]]:
     """The file to be changed, and what it says before; replaced as a whole, by one command at a time."""
+    path = path.resolve()  # a link stays one
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = path.with_name(f".{path.name}.lock")
     with lock.open("w") as held:
@@ -103,11 +105,21 @@ def _changed(path: Path) -> Iterator[tuple[tomlkit.TOMLDocument, Clients]]:
             with open(unfinished, "w", opener=_private) as file:  # Path.open takes no opener
                 file.write(tomlkit.dumps(document))
                 file.flush()
+                _keep_rights(path, file.fileno())
                 os.fsync(file.fileno())
             read_clients(unfinished)  # safety: clients-valid
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
+
+
+def _keep_rights(path: Path, descriptor: int) -> None:
+    """So that a server of another user can go on reading it."""
+    with suppress(FileNotFoundError):
+        before = path.stat()
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))  # safety: clients-file-rights
+        with suppress(PermissionError):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
 
 
 def _private(path: str, flags: int) -> int:

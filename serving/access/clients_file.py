@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thermocline.errors import ConfigInvalid
 from thermocline.process.logs import fields
 from thermocline.serving.access.clients import read_clients
-from thermocline.serving.hot.file_version import file_version
 
 if TYPE_CHECKING:
     from thermocline.serving.access.clients import Clients
 
 __all__ = ["ClientsFile"]
+
+_Version = tuple[int, int, int]
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +27,10 @@ class ClientsFile:
     def __init__(self, path: Path) -> None:
         """Raises `ConfigInvalid`."""
         self._path = path
-        self._version = file_version(path)
+        self._version: _Version | None = None
+        with suppress(OSError):
+            self._version = _version_of(path)
+        self._seen = self._version
         self.clients: Clients = read_clients(path)
         self.problem: str | None = None
 
@@ -34,17 +39,37 @@ class ClientsFile:
         return self.problem and f"the clients file can't be read, and the one before counts: {self.problem}"
 
     def look(self) -> None:
-        """Read it again where it changed. What can't be read changes nothing, and is told in the log."""
-        version = file_version(self._path)
-        if version == self._version:
-            return
-        self._version = version
+        """Read it again where it changed. What can't be read changes nothing, and is told in the log.
+
+        A file that is written in place is read once it was the same for two looks: a part of it may grant
+        more than all of it.
+        """
         try:
-            self.clients = read_clients(self._path)
+            version = _version_of(self._path)
+            is_still, self._seen = version == self._seen, version
+            if version != self._version and is_still:  # safety: clients-whole
+                self._read(version)
+        except OSError as error:  # tried again with the next look
+            self._note(error.strerror or str(error))
+
+    def _read(self, version: _Version) -> None:
+        try:
+            found = read_clients(self._path)
         except ConfigInvalid as error:  # safety: clients-kept
-            self.problem = "; ".join(error.problems)
-            extra = fields(path=str(self._path), detail=self.problem)
-            log.error("clients file not taken up; the one before holds", extra=extra)  # noqa: TRY400
+            self._version = version
+            self._note("; ".join(error.problems))
             return
-        self.problem = None
-        log.info("clients file read", extra=fields(clients=len(self.clients.clients)))
+        if _version_of(self._path) == version:
+            self.clients, self._version, self.problem = found, version, None
+            log.info("clients file read", extra=fields(clients=len(found.clients)))
+
+    def _note(self, problem: str) -> None:
+        if self.problem != problem:
+            extra = fields(path=str(self._path), detail=problem)
+            log.error("clients file not taken up; the one before holds", extra=extra)
+        self.problem = problem
+
+
+def _version_of(path: Path) -> _Version:
+    found = path.stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size

@@ -26,10 +26,12 @@ from thermocline import __version__
 from thermocline.errors import (
     BadParameter,
     HotBytesExceeded,
+    NotPermitted,
     NotReady,
     ReadPointGone,
     RowNotFound,
     ServerBusy,
+    ThermoclineError,
     UnknownTable,
 )
 from thermocline.process.metrics import CONTENT_TYPE
@@ -89,7 +91,7 @@ from thermocline.serving.http.requests import (
 )
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.answer import answer_json, batch_json, refused_json
-from thermocline.serving.read.caller import Action, Caller
+from thermocline.serving.read.caller import ANY_TABLE, Action, Caller
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.tables import ServedTable, Tables
@@ -319,8 +321,8 @@ async def readyz(worker: OfWorker, caller: Asking) -> HealthAnswer:
 def _check_ready(table: ServedTable, caller: Caller) -> None:
     try:
         table.check_ready()
-    except NotReady as error:
-        if caller.knows(table.name):
+    except ThermoclineError as error:
+        if caller.may(Action.ADMIN, table.name) or (isinstance(error, NotReady) and caller.knows(table.name)):
             raise
         # safety: readyz-names-no-table
         raise NotReady(table="of the server", detail="ask with credentials for which one, and why") from error
@@ -336,9 +338,14 @@ async def status(worker: OfWorker, caller: Asking) -> Response:
     """Returns what `thermocline status` shows about a server."""
     shown = [table for table in worker.tables if caller.may(Action.ADMIN, table.name)]
     tables = {table.name: table.status() for table in shown}
-    # The disk is everybody's.
-    disk = worker.disk_room() if shown else {}
-    return _json({"tables": tables, "disk": disk, "problems": worker.guard.all_problems() if shown else []})
+    # Disk, clients file and audit log are everybody's.
+    is_all = _operates_all(worker, caller)
+    disk, problems = (worker.disk_room(), worker.guard.all_problems()) if is_all else ({}, [])
+    return _json({"tables": tables, "disk": disk, "problems": problems})
+
+
+def _operates_all(worker: Worker, caller: Caller) -> bool:
+    return all(caller.may(Action.ADMIN, table.name) for table in worker.tables)
 
 
 @operations.get(
@@ -349,8 +356,8 @@ async def status(worker: OfWorker, caller: Asking) -> Response:
 )
 async def metrics(worker: OfWorker, caller: Asking) -> Response:
     """For Prometheus."""
-    for table in worker.tables:
-        caller.check(Action.ADMIN, table.name)
+    if not _operates_all(worker, caller):  # safety: metrics-for-operators
+        raise NotPermitted(caller=caller.name, table=ANY_TABLE, detail="read metrics")
     for table in worker.tables:
         table.measure()
     await asyncio.to_thread(worker.measure_jobs)

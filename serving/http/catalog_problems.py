@@ -20,6 +20,7 @@ _TYPES: Final = {
     404: (404, "NoSuchTableException"),
     410: (404, "NoSuchTableException"),
     422: (400, "BadRequestException"),
+    429: (429, "TooManyRequestsException"),
     503: (503, "ServiceUnavailableException"),
 }
 """By status of ours, what Iceberg's libraries know."""

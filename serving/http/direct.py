@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 QUERIES_KEPT_MAX: Final = 4_096
 """Of each table, with what they mean: half a kilobyte each."""
+QUERY_KEPT_BYTES_MAX: Final = 256
 
 
 class Direct(NamedTuple):
@@ -53,7 +54,7 @@ class DirectLookups:
         try:
             reader = self._tables[table].reader
             definition = reader.cold.index.definition
-            entity = self._parser(table, definition)(query)
+            entity = self._parser(table, definition, len(query))(query)
             sight = None if caller.sees_all(table) else self._sights.of(caller, definition)
             if sight is None or sight.may_see(entity):
                 known = reader.known(entity)
@@ -71,8 +72,10 @@ class DirectLookups:
         reader.count((entity,))
         return Direct(body, entity, look, rows)
 
-    def _parser(self, table: str, definition: LiveTable) -> Callable[[bytes], Entity]:
+    def _parser(self, table: str, definition: LiveTable, length: int) -> Callable[[bytes], Entity]:
         """What tells the entity of a query string, and remembers it: reading it takes as long as the rest."""
+        if length > QUERY_KEPT_BYTES_MAX:
+            return partial(entity_of_query, definition)
         known = self._parsers.get(table)
         if known is None or known[0] is not definition:
             parse = lru_cache(QUERIES_KEPT_MAX)(partial(entity_of_query, definition))

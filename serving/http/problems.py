@@ -39,7 +39,7 @@ from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
 from thermocline.serving.access.audit import Access, rows_in
 from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
-from thermocline.serving.http.guard import OPEN, Guard
+from thermocline.serving.http.guard import ALLOWANCE, OPEN, Allowance, Guard
 from thermocline.serving.http.noted import NOTED, VERBS, Noted
 from thermocline.serving.http.pages import guarded
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
@@ -65,7 +65,14 @@ BAD_REQUEST: Final = 400
 CONTENT_TYPE_MAX: Final = 200
 # What a page of another origin may ask with, and see of an answer beside its body.
 _CORS_METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
-_CORS_HEADERS: Final = ("Thermocline-Read-After", "X-Request-Id", "Content-Type", "Range", "If-Range")
+_CORS_HEADERS: Final = (
+    "Authorization",
+    "Thermocline-Read-After",
+    "X-Request-Id",
+    "Content-Type",
+    "Range",
+    "If-Range",
+)
 _CORS_EXPOSED: Final = (
     *("Thermocline-Read-Point", "Thermocline-Age-Seconds", "Thermocline-Stale", "Thermocline-Refused"),
     *("Thermocline-Refused-Unlisted", "X-Request-Id", "Retry-After", "ETag", "Content-Range"),
@@ -117,6 +124,8 @@ def _answer_of(error: ThermoclineError, path: str) -> Response:
     if not path.startswith(f"{PREFIX}/"):
         return problem_response(error, path)
     answer = catalog_problem(error)
+    if error.retryable:
+        answer.headers["Retry-After"] = str(_retry_after_seconds(error))
     if isinstance(error, Unauthenticated):
         answer.headers["WWW-Authenticate"] = _CHALLENGE
     return answer
@@ -159,7 +168,7 @@ class Requests:
         self.connections = guard.connections
         self._audit = guard.audit
         self._known_rows = known_rows
-        self._admit = guard.admit
+        self._guard = guard
         self._endpoints = AsyncExitStackMiddleware(api.router)
         self._answer: ASGIApp = self._named
         if cors_origins:  # errors are for pages to read, too
@@ -188,6 +197,7 @@ class Requests:
             scope = {**scope, "method": "GET", IS_HEAD: True}  # the HTTP server knows, and sends no body
         request_id = _request_id(header_of(scope, "X-Request-Id"))
         status, sent, is_whole = 0, 0, False
+        allowance: Allowance | None = None
         noted = scope[NOTED] = Noted()
         credentials = self._credentials(scope)
         started = time.perf_counter()
@@ -196,6 +206,8 @@ class Requests:
             nonlocal status, sent, is_whole
             if message["type"] == "http.response.body":
                 sent += len(message.get("body", b""))
+                if allowance is not None:
+                    allowance.spend(len(message.get("body", b"")))  # safety: limits-spend
                 is_whole = not message.get("more_body", False)
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -205,9 +217,7 @@ class Requests:
 
         try:
             self._check_host(scope)  # safety: host-refused
-            scope[CALLER] = self._admitted(scope, credentials)
-            if self._audit is not None and scope["path"] not in _UNAUDITED:
-                self._audit.check()  # safety: audited-or-refused
+            allowance = self._judged(scope, credentials)
             await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
@@ -239,10 +249,20 @@ class Requests:
         access.read_point, access.rows = noted.read_point, noted.rows
         audit.write(access)
 
+    def _judged(self, scope: Scope, credentials: Credentials) -> Allowance | None:
+        """Who asks, in the scope; what they may still ask for. Raises the error by which they are refused."""
+        scope[CALLER] = caller = self._admitted(scope, credentials)
+        scope[ALLOWANCE] = allowance = self._guard.allowance(caller, credentials)
+        if allowance is not None and scope["path"] not in _PROBES:
+            allowance.take()  # safety: limits-admit
+        if self._audit is not None and scope["path"] not in _UNAUDITED:
+            self._audit.check()  # safety: audited-or-refused
+        return allowance
+
     def _admitted(self, scope: Scope, credentials: Credentials) -> Caller:
         """Who asks. A probe may be anybody, and is told no more than anybody."""
         try:
-            return self._admit(credentials)
+            return self._guard.admit(credentials)
         except Unauthenticated:
             if scope["path"] in _PROBES:  # safety: probes-tell-nothing
                 return _NOBODY
@@ -270,11 +290,8 @@ class Requests:
         None where the app is to be called: it answers the same, or with a problem. ``given_id`` is what the
         caller calls the request.
         """
-        try:
-            caller = self._admit(credentials)
-        except ThermoclineError:  # which the app meets again
-            return None
-        if not caller.may(Action.LOOKUP, table):  # safety: direct-admitted
+        caller = self._guard.recognised(credentials)
+        if caller is None or not caller.may(Action.LOOKUP, table):  # safety: direct-admitted
             return None
         if self._audit is not None and self._audit.problem() is not None:
             return None
@@ -282,6 +299,11 @@ class Requests:
         answer = self._known_rows(caller, table, query)
         if answer is None:
             return None
+        allowance = self._guard.allowance(caller, credentials)
+        if allowance is not None:
+            if not allowance.try_take():  # safety: direct-limited
+                return None
+            allowance.spend(len(answer.body))
         body, request_id = answer.body, _request_id(given_id)
         lines = _ROWS_LINES % (len(body), request_id.encode())
         if self._audit is not None:

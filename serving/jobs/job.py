@@ -14,8 +14,9 @@ from thermocline.serving.read.encode import CODINGS, FORMATS
 from thermocline.serving.read.wanted import Wanted
 
 # A name in a folder on any system, and in a URL as it is.
-# A caller's own begins with 17 characters that tell callers apart.
-ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,116}")
+ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+# A caller's own begins with 17 characters more, which tell callers apart.
+STORED_ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,116}")
 # What the runner calls files; a manifest that is read back may come from a store that others can write to.
 _FILE_FORM: Final = re.compile(r"bucket-[0-9]{5,}(\.[a-z0-9]+)+")
 _EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from thermocline.errors import ExtractJobUnusable, NotFound
+from thermocline.errors import BadParameter, ExtractJobUnusable, NotFound
+from thermocline.serving.jobs.job import ID_FORM
 
 if TYPE_CHECKING:
     from thermocline.serving.jobs.files import FolderFiles, ObjectFiles
@@ -43,6 +44,8 @@ class OwnJobs:
         wanted = msgspec.structs.replace(request, caller=self._caller.name, part=self._part)
         if job_id is None:
             return self._store.create(None, wanted)
+        if ID_FORM.fullmatch(job_id) is None:  # safety: job-own-id-form
+            raise BadParameter(name="id", problem=f"it must match {ID_FORM.pattern}")
         try:
             return self._shown(self._store.create(self._prefix + job_id, wanted))
         except ExtractJobUnusable as error:

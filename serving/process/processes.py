@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,6 +121,7 @@ def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
     from thermocline.serving.access.audit import open_audit_log  # noqa: PLC0415
     from thermocline.serving.access.clients_file import ClientsFile  # noqa: PLC0415
     from thermocline.serving.access.connections import Connections  # noqa: PLC0415
+    from thermocline.serving.access.limits import Limits, RateLimits  # noqa: PLC0415
     from thermocline.serving.http.guard import Guard  # noqa: PLC0415
 
     audit, path = open_audit_log(settings), settings.serving.clients_file
@@ -128,11 +129,21 @@ def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
     problems = [] if audit is None else [audit.problem]
     if certificates is not None:
         problems.append(certificates.told)
+    serving, rates = settings.serving, None
+    if path is not None or serving.limits != Limits():
+        rates = RateLimits(Path(os.environ[MULTIPROCESS_FOLDER]), serving.workers, SystemClock())
+    guard = Guard(audit=audit, problems=problems, connections=connections, rates=rates, limits=serving.limits)
     if path is None:
-        return Guard(audit=audit, problems=problems, connections=connections)
+        return guard
     file = ClientsFile(path)
-    admission = Admission(file, SystemClock())
-    return Guard(admission, audit, [admission.tend_forever], [*problems, file.told], connections)
+    admission = Admission(file, SystemClock(), rates)
+    return replace(
+        guard,
+        admit=admission,
+        recognise=admission.recognised,
+        tended=[admission.tend_forever],
+        problems=[*problems, file.told],
+    )
 
 
 def run_live(served: Served) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import NotPermitted
+
+if TYPE_CHECKING:
+    from thermocline.settings.limits import Limits
 
 __all__ = ["ANY_TABLE", "EVERYONE", "WHOLE", "Action", "Caller", "Credentials", "Grant", "Part"]
 
@@ -81,12 +84,14 @@ _NOTHING: Final = Grant(frozenset())
 class Caller:
     """A principal. ``grants`` are by table, maybe with one for `ANY_TABLE`; None: everything on all tables.
 
-    ``key`` says by which of their credentials they were let in.
+    ``key`` says by which of their credentials they were let in; None: by none. ``limits`` say how much they
+    may ask for, where they have some of their own.
     """
 
     name: str
     grants: Mapping[str, Grant] | None = None
     key: str | None = None
+    limits: Limits | None = None
 
     def grant(self, table: str) -> Grant:
         """What they may do with a table, and with which part of it."""

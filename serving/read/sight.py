@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _SHOWN: Final = ("key", "entity", "columns")
 """Of a definition, what tells of nothing that its columns do not."""
+_IDS: Final = frozenset({"id", "ids", "nested_ids"})
 SIGHTS_KEPT_MAX: Final = 4_096
 """Of all tables and callers; each takes a few kilobytes."""
 
@@ -86,7 +87,7 @@ class Sight:
         if self.is_whole:
             return stored
         shown = {name: part for name, part in json.loads(stored).items() if name in _SHOWN}
-        return json.dumps(shown)
+        return json.dumps(_without_ids(shown))
 
     def may_see(self, entity: Entity) -> bool:
         """Whether rows of that entity can be seen; where not, nothing of it is to be read."""
@@ -149,6 +150,16 @@ def sight_of(caller: Caller, definition: LiveTable) -> Sight:
         detail = "read it: their grant does not fit the table"
         # safety: sight-fits
         raise NotPermitted(caller=caller.name, table=definition.name, detail=detail) from error
+
+
+def _without_ids(part: Any) -> Any:
+    """A definition without the numbers of fields: where some are missing, there are others."""
+    match part:
+        case dict():
+            return {name: _without_ids(value) for name, value in part.items() if name not in _IDS}
+        case list():
+            return [_without_ids(one) for one in part]
+    return part
 
 
 def _column(definition: LiveTable, by_name: dict[str, Column], name: str) -> Column:

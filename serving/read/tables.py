@@ -22,6 +22,7 @@ from thermocline.errors import (
     ForeignSchema,
     ForeignSnapshot,
     NotReady,
+    ReadPointGone,
     TableMissing,
     TableRestricted,
     ThermoclineError,
@@ -66,6 +67,7 @@ PIN_ATTEMPTS: Final = 3
 SEAL_WAIT_SECONDS: Final = 5.0
 _FOUND: Final = (None, ForeignSchema.code, ForeignSnapshot.code)
 """What a look at the catalog met where it found the table."""
+_GONE: Final = "it can't be told any more"
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
@@ -349,7 +351,14 @@ class ServedTable:
         assert self._open_changes is not None
         self.check_exists()
         self._reader.counts.extracts += 1
-        extract = self._open_changes(wanted, is_abandoned)
+        try:
+            extract = self._open_changes(wanted, is_abandoned)
+        except ReadPointGone:
+            if wanted.caller.sees_all(self.name):
+                raise
+            # Its words may be about records of others.
+            # safety: changes-gone-said
+            raise ReadPointGone(table=self.name, detail=_GONE, which="since") from None
         if not extract.read_point.end.at_least(floor):
             extract.close()
             raise NotReady(table=self.name, detail="the log ends before earlier answers did")

@@ -111,6 +111,18 @@ def test_a_change_that_would_make_the_file_invalid_changes_nothing(client: Comma
     ]
 
 
+def test_a_file_keeps_its_rights_and_a_link_stays_one(client: Commands, tmp_path: Path) -> None:
+    place = tmp_path / "secrets" / "clients.toml"
+    place.parent.mkdir()
+    place.write_text("")
+    place.chmod(0o640)
+    client.file.symlink_to(place)
+    client("create", "billing", "--table", "profiles")
+    assert client.file.is_symlink()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+    assert "billing" in place.read_text()
+
+
 def test_check_says_what_a_client_may_do_and_why(client: Commands) -> None:
     client("create", "billing", "--table", "profiles", "--scope", "app_id=7", "--column", "plan")
     found = client("check", "billing", "profiles")

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from thermocline.errors import UnknownTable
 from thermocline.schemas.registry import SchemaRegistry
+from thermocline.settings.limits import Limits
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
@@ -162,6 +163,7 @@ class ServingSettings(Section):
     extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
     clients_file: Path | None = None
+    limits: Limits = Field(default_factory=Limits)
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()

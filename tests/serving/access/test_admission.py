@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.manual_clock import ManualClock
-from thermocline.errors import ConfigInvalid, Unauthenticated
+from thermocline.errors import ConfigInvalid, TooManyRequests, Unauthenticated
 from thermocline.serving.access.admission import Admission
 from thermocline.serving.access.clients import read_clients
 from thermocline.serving.access.clients_file import ClientsFile
 from thermocline.serving.access.keys import ApiKey
+from thermocline.serving.access.limits import RateLimits
 from thermocline.serving.read.caller import WHOLE, Action, Credentials, Grant, Part
 
 KEY = ApiKey("0123456789ab", "a" * 43)
@@ -40,6 +42,12 @@ def bearer(key: ApiKey) -> Credentials:
 def admission(folder: Path, text: str, clock: ManualClock | None = None) -> tuple[Admission, ClientsFile]:
     file = ClientsFile(file_of(folder, text))
     return Admission(file, clock or ManualClock()), file
+
+
+def look(file: ClientsFile) -> None:
+    """As a server does, each second."""
+    file.look()
+    file.look()
 
 
 def test_a_key_has_its_name_a_secret_of_256_bits_and_this_form() -> None:
@@ -87,6 +95,7 @@ def test_a_key_admits_its_client_by_bearer_and_basic(tmp_path: Path) -> None:
             "Basic",
             "Basic !",
             "Basic w6k=",
+            "Basic \xe9",
         ),
         f"Bearer {ApiKey(KEY.id, OTHER.secret).text}",
         f"Bearer {OTHER.text}",
@@ -127,7 +136,7 @@ def test_a_revoked_key_is_refused_once_the_file_is_looked_at_and_the_other_goes_
     admit, file = admission(tmp_path, client(keys=entries))
     assert admit(bearer(KEY)) == admit(bearer(KEY))
     file_of(tmp_path, client(keys=f'{{ id = "{OTHER.id}", sha256 = "{OTHER.hash()}" }}') + "# revoked\n")
-    file.look()
+    look(file)
     assert admit(bearer(OTHER)).key == OTHER.id
     with pytest.raises(Unauthenticated):
         admit(bearer(KEY))
@@ -137,7 +146,7 @@ def test_a_file_that_cannot_be_read_changes_nothing_and_is_named(tmp_path: Path)
     admit, file = admission(tmp_path, client())
     for broken in ("[clients", client(tables='profiles = { verbs = ["write"] }')):
         file_of(tmp_path, broken)
-        file.look()
+        look(file)
         assert file.problem
         assert admit(bearer(KEY)).name == "billing"
     (tmp_path / "clients.toml").unlink()
@@ -145,9 +154,115 @@ def test_a_file_that_cannot_be_read_changes_nothing_and_is_named(tmp_path: Path)
     assert file.problem == "No such file or directory"
     assert admit(bearer(KEY)).name == "billing"
     file_of(tmp_path, client("other"))
-    file.look()
+    look(file)
     assert file.problem is None
     assert admit(bearer(KEY)).name == "other"
+
+
+def test_a_file_that_is_half_written_grants_nothing_new(tmp_path: Path) -> None:
+    tables = 'profiles = { verbs = ["lookup"] }'
+    admit, file = admission(tmp_path, client(tables=tables))
+    text = client(tables="").replace("[clients.billing.tables]\n", "[clients.billing.tables.profiles]\n")
+    halves = (f'{text}verbs = ["lookup"]\n', 'columns = ["value"]\nscope = { app_id = 7 }\n')
+    path = tmp_path / "clients.toml"
+    seen = []
+    for written in (halves[0], "".join(halves)):
+        path.write_text(written)
+        file.look()
+        seen.append(admit(bearer(KEY)).grants)
+    assert seen[0] == seen[1] == {"profiles": Grant(frozenset({Action.LOOKUP}), WHOLE)}, "of before"
+    file.look()
+    assert not admit(bearer(KEY)).sees_all("profiles")
+
+
+@pytest.mark.parametrize("how", ["loop", "no folder", "nested"])
+def test_a_file_that_is_repaired_counts_again(tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    admit, file = admission(folder, client())
+    path = folder / "clients.toml"
+    path.unlink()
+    match how:
+        case "loop":
+            path.symlink_to(path)
+        case "no folder":
+            folder.rmdir()
+            folder.write_text("")
+        case "nested":
+            path.write_text("x = " + "[" * 100_000)
+    look(file)
+    assert file.told()
+    assert admit(bearer(KEY)).name == "billing"
+    if how == "no folder":
+        folder.unlink()
+        folder.mkdir()
+    path.unlink(missing_ok=True)
+    path.write_text("")
+    look(file)
+    assert file.told() is None
+    with pytest.raises(Unauthenticated):
+        admit(bearer(KEY))
+
+
+def test_a_look_that_fails_is_not_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thermocline.serving.access.admission.LOOK_SECONDS", 0.0)
+    admit, file = admission(tmp_path, client())
+    looks: list[int] = []
+    third = asyncio.Event()
+    loop: Any = None
+
+    def look_in_vain() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            loop.call_soon_threadsafe(third.set)
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(file, "look", look_in_vain)
+
+    async def drive() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        tending = asyncio.create_task(admit.tend_forever())
+        await third.wait()
+        tending.cancel()
+
+    asyncio.run(drive())
+
+
+def test_what_is_kept_of_callers_is_bounded(tmp_path: Path) -> None:
+    admit, _ = admission(tmp_path, client())
+    padded = Credentials(f"Bearer {' ' * 10_000}{KEY.text}")
+    assert admit(padded).name == "billing"
+    assert admit.recognised(padded) is None
+    assert admit(bearer(KEY)) is admit.recognised(bearer(KEY))
+
+
+def test_a_verified_certificate_admits_its_client(tmp_path: Path) -> None:
+    text = (
+        '[clients.batch]\ncertificates = ["dns:batch.internal"]\ntables = { t = { verbs = ["extract"] } }\n'
+    )
+    admit, _ = admission(tmp_path, text + client("anonymous", keys=" "))
+    caller = admit(Credentials(certificates=("cn:x", "dns:batch.internal")))
+    assert (caller.name, caller.key) == ("batch", "dns:batch.internal")
+    with pytest.raises(Unauthenticated, match="certificate"):
+        admit(Credentials(certificates=("cn:x",)))
+    assert admit(Credentials()).name == "anonymous"
+
+
+def test_failed_credentials_slow_an_address_down_and_no_other(tmp_path: Path) -> None:
+    clock = ManualClock()
+    rates = RateLimits(tmp_path, 1, clock)
+    admit = Admission(ClientsFile(file_of(tmp_path, client())), clock, rates)
+    admit(Credentials(f"Bearer {KEY.text}", address="192.0.2.1"))
+    for _ in range(5):
+        with pytest.raises(Unauthenticated):
+            admit(Credentials("Bearer x", address="192.0.2.1"))
+    with pytest.raises(TooManyRequests):
+        admit(Credentials("Bearer x", address="192.0.2.1"))
+    assert admit(Credentials(f"Bearer {KEY.text}", address="192.0.2.1")).name == "billing", "known before"
+    with pytest.raises(Unauthenticated):
+        admit(Credentials("Bearer x", address="192.0.2.2"))
+    rates.close()
 
 
 def test_a_scope_and_columns_become_the_part_that_is_seen(tmp_path: Path) -> None:
@@ -178,6 +293,7 @@ def test_a_grant_for_all_tables_is_for_those_without_one_of_their_own(tmp_path: 
         (client(tables='profiles = { verbs = ["drop"] }'), "clients.billing.tables.profiles.verbs.0"),
         (client(tables='profiles = { verbs = ["catalog"], columns = ["value"] }'), "no verb catalog"),
         (client(tables='profiles = { verbs = ["catalog"], scope = { app_id = 1 } }'), "no verb catalog"),
+        (client(tables='profiles = { verbs = ["admin"], columns = ["value"] }'), "no verb admin"),
         (client(tables='profiles = { verbs = ["lookup"], scope = { app_id = "claim:t" } }'), "issuer"),
         (client(tables='profiles = { verbs = ["lookup"], scope = { app_id = true } }'), "scope.app_id"),
         (client() + client("other"), f"the key {KEY.id} is of billing and of other"),

@@ -221,6 +221,22 @@ def test_what_is_described_to_callers_is_theirs_alone(served: SimpleNamespace) -
     assert "profiles" not in served.ask(STRANGER, "GET", "/openapi.json").text
 
 
+def test_metrics_and_readiness_name_no_table_that_is_not_the_callers(served: SimpleNamespace) -> None:
+    status = served.world.folder / "tailer.json"
+    status.write_bytes(b'{"catalog_problem": {"code": "table-restricted", "what": "hidden"}}')
+    served.table.refresh()
+    for caller in (STRANGER, READER):
+        ready = served.ask(caller, "GET", "/readyz")
+        assert (ready.status_code, "profiles" in ready.text) == (503, False)
+    assert "profiles" in served.ask(OPERATOR, "GET", "/readyz").text
+    assert "profiles" not in served.ask(STRANGER, "GET", "/metrics").text
+
+
+def test_the_numbers_of_fields_tell_of_no_hidden_column(served: SimpleNamespace) -> None:
+    described = served.ask(BLIND, "GET", "/v1/tables/profiles").json()["definition"]
+    assert described["columns"][-1] == {"name": "updated_at", "type": "timestamptz"}
+
+
 def test_a_grant_that_does_not_fit_the_table_gives_nothing(served: SimpleNamespace) -> None:
     for method, path, body in OF_ROWS[:3]:
         answer = served.ask(MISFIT, method, path, **body)
@@ -261,6 +277,8 @@ def test_a_job_is_its_callers_and_reads_what_they_saw(served: SimpleNamespace) -
     assert served.ask(SOME, "POST", JOBS, json={"id": "mine"}).status_code == 202
     changed = served.ask(SOME, "POST", JOBS, json={"id": "mine", "columns": ["key"]}).json()
     assert (changed["code"], changed["facts"]["job"]) == ("extract-job-unusable", "mine")
+    for wrong in ("", "-x", "a" * 101):
+        assert served.ask(SOME, "POST", JOBS, json={"id": wrong}).json()["code"] == "bad-parameter"
     unnamed = served.ask(SOME, "POST", JOBS).json()["id"]
     assert served.ask(SOME, "GET", f"{JOBS}/{unnamed}").status_code == 200
     assert served.ask(READER, "GET", f"{JOBS}/{unnamed}").status_code == 404
