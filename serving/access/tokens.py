@@ -126,7 +126,7 @@ class TokenVerifier:
             source.join(CLOSE_SECONDS_MAX)
 
     def look(self) -> None:
-        """Reads the keys that are due, on the calling thread; the threads do nothing else."""
+        """Reads the keys that are due, on the calling thread: for those who start no others."""
         for source in self._issuers.by_claim.values():
             source.look()
 
