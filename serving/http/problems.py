@@ -115,7 +115,7 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
         headers["Connection"] = "close"
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = _CHALLENGE
-    if error.retryable:
+    if error.is_retryable:
         headers["Retry-After"] = str(_retry_after_seconds(error))
     return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
 
@@ -124,7 +124,7 @@ def _answer_of(error: ThermoclineError, path: str) -> Response:
     if not path.startswith(f"{PREFIX}/"):
         return problem_response(error, path)
     answer = catalog_problem(error)
-    if error.retryable:
+    if error.is_retryable:
         answer.headers["Retry-After"] = str(_retry_after_seconds(error))
     if isinstance(error, Unauthenticated):
         answer.headers["WWW-Authenticate"] = _CHALLENGE

@@ -75,6 +75,13 @@ class Unauthenticated(RequestError):
     _next = "thermocline client list      (where the server runs: which keys there are)"
 
     detail: str
+    keys_awaited: bool = False
+    """Whether it may know soon: it has not read the keys yet that the token's issuer signs with."""
+
+    @property
+    def is_retryable(self) -> bool:
+        """While keys are awaited."""
+        return self.keys_awaited
 
 
 class TooManyRequests(RequestError):
