@@ -261,6 +261,9 @@ LINES: Final[dict[str, Line]] = {
     "metrics-for-operators": Line("metrics are for who operates all tables", NEVER, "serving/http/test_caller.py::test_a_caller_with_a_grant_reads_and_is_told_of_its_tables_alone"),
     "changes-gone-said": Line("that changes are gone is said without words about others", ("detail=_GONE", "detail=error.detail"), "serving/read/test_altered.py::test_changes_that_are_gone_are_said_without_words_about_others"),
     "job-own-id-form": Line("an id of a job is one by itself", NEVER, "serving/http/test_caller.py::test_a_job_is_its_callers_and_reads_what_they_saw"),
+    "claims-wanted": Line("a token is of a client whose claims it has", ("_has(claims.get(name), wanted)", "True"), "serving/access/test_admission_by_token.py::test_the_first_client_whose_claims_fit_is_taken"),
+    "claim-missing": Line("without the claim that a scope is taken from, nothing is seen", NEVER, "serving/access/test_admission_by_token.py::test_a_claim_that_is_no_text_or_number_gives_nothing"),
+    "token-recognised": Line("a token that was let in is let in no more once its signing key is revoked", NEVER, "serving/access/test_admission_by_token.py::test_who_was_let_in_by_a_key_that_is_revoked_is_not_let_in_again"),
     # Records that columns order.
     "sequence-null": Line("a record that does not say where it stands in the order is bad", NEVER, "docs/test_formats.py::test_each_record_becomes_what_the_page_says"),
     "fold-sequence": Line("in a batch the highest sequence wins", ("(offsets, _ranks(records))", "(offsets,)"), "upsert/test_sequence.py::test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence"),

@@ -17,7 +17,9 @@ from thermocline.serving.read.caller import Caller
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.serving.access.clients_file import ClientsFile
+    from thermocline.serving.access.issuer import Issuer
     from thermocline.serving.access.limits import RateLimits
+    from thermocline.serving.access.tokens import TokenVerifier, Verified
     from thermocline.serving.read.caller import Credentials, Grant
 
 __all__ = ["Admission"]
@@ -44,8 +46,11 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
+    """``verified`` is the token by which they came, if it was one."""
+
     caller: Caller
     until_ms: float
+    verified: Verified | None = None
 
 
 class Admission:
@@ -56,6 +61,7 @@ class Admission:
         self._file = file
         self._clock = clock
         self._rates = rates
+        self._tokens: TokenVerifier | None = None
         self._take_up(file.clients)
 
     def __call__(self, credentials: Credentials) -> Caller:
@@ -72,8 +78,10 @@ class Admission:
             self._rates.check_failures(credentials.address)  # safety: failures-slowed
         try:
             return self._judged(credentials)
-        except Unauthenticated:
-            if self._rates is not None and credentials.authorization is not None:
+        except Unauthenticated as error:
+            # Nobody's fault: the keys of an issuer are not there yet.
+            is_failure = credentials.authorization is not None and not error.keys_awaited
+            if self._rates is not None and is_failure:
                 self._rates.failed(credentials.address)  # safety: failures-counted
             raise
 
@@ -85,13 +93,35 @@ class Admission:
         if said is None:
             return None if credentials.certificates else self._anonymous
         admitted = self._admitted.get(said)
-        # safety: admitted-until
-        if admitted is not None and self._clock.now_ms() < admitted.until_ms:
-            return admitted.caller
-        return None
+        if admitted is None or self._clock.now_ms() >= admitted.until_ms:  # safety: admitted-until
+            return None
+        if admitted.verified is not None:
+            assert self._tokens is not None
+            # It counts no more once its issuer has other keys.
+            if self._tokens.recognised(_token_of(said)) is not admitted.verified:  # safety: token-recognised
+                return None
+        return admitted.caller
 
     async def tend_forever(self) -> None:
         """Takes up changes of the file."""
+        try:
+            await self._look_forever()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the threads that read the keys of issuers."""
+        if self._tokens is not None:
+            self._tokens.close()
+
+    def told(self) -> str | None:
+        """What is wrong with the file, or the keys of issuers, as a sentence for operators."""
+        if self._file.problem is not None or self._tokens is None:
+            return self._file.told()
+        problems = "; ".join(f"{name}: {what}" for name, what in self._tokens.problems().items())
+        return f"keys of issuers: {problems}" if problems else None
+
+    async def _look_forever(self) -> None:
         while True:
             try:
                 await asyncio.to_thread(self._file.look)
@@ -101,6 +131,8 @@ class Admission:
 
     def _take_up(self, clients: Clients) -> None:
         known = [_Known(name, client, client.grants({})) for name, client in clients.clients.items()]
+        self._known = known
+        self._take_up_issuers(clients.issuers)
         self._keys = {key.id: (one, key) for one in known for key in one.client.keys}
         self._certificates = {name: one for one in known for name in one.client.certificates}
         self._anonymous: Caller | None = None
@@ -110,13 +142,22 @@ class Admission:
         self._admitted: dict[str, _Admitted] = {}
         self._clients = clients
 
+    def _take_up_issuers(self, issuers: Mapping[str, Issuer]) -> None:
+        if self._tokens is not None:
+            self._tokens.take_up(issuers)
+        elif issuers:
+            from thermocline.serving.access.tokens import TokenVerifier  # noqa: PLC0415  # slow, and most have none
+
+            self._tokens = TokenVerifier(issuers, self._clock)
+            self._tokens.start()
+
     def _judged(self, credentials: Credentials) -> Caller:
         said = credentials.authorization
         if said is None:
             return self._of_certificate(credentials.certificates)
         scheme = said[: len(_BEARER)].lower()
         if scheme == _BEARER:
-            admitted = self._of_token(said[len(_BEARER) :].strip())
+            admitted = self._of_token(_token_of(said))
             if len(said) <= HEADER_KEPT_MAX:  # safety: admitted-bounded
                 if len(self._admitted) >= CALLERS_KEPT_MAX:
                     self._admitted.clear()
@@ -137,9 +178,17 @@ class Admission:
 
     def _of_token(self, token: str) -> _Admitted:
         key = ApiKey.parse(token)
-        if key is None:
+        if key is not None:
+            return self._of_key(key)
+        if self._tokens is None:
             raise Unauthenticated(detail="it is no key of this server")
-        return self._of_key(key)
+        verified = self._tokens.verify(token)
+        for one in self._known:
+            if one.client.takes(verified.issuer, verified.claims):
+                name, grants = f"{one.name}/{verified.subject}", one.client.grants(verified.claims)
+                caller = Caller(name, grants, verified.subject, one.client.limits)
+                return _Admitted(caller, verified.expires_at_ms, verified)
+        raise Unauthenticated(detail="the token is none of a client")
 
     def _of_key(self, key: ApiKey) -> _Admitted:
         found: tuple[_Known, KeyEntry] | None = self._keys.get(key.id)
@@ -149,6 +198,11 @@ class Admission:
         one, entry = found
         until_ms = _NO_EXPIRY if entry.expires is None else entry.expires.timestamp() * 1000
         return _Admitted(Caller(one.name, one.grants, entry.id, one.client.limits), until_ms)
+
+
+def _token_of(said: str) -> str:
+    """What comes behind the scheme."""
+    return said[len(_BEARER) :].strip()
 
 
 def _password(encoded: str) -> str:

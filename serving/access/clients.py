@@ -15,6 +15,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from thermocline.errors import ConfigInvalid
+from thermocline.serving.access.issuer import Issuer, check_issuers
 from thermocline.serving.read.caller import WHOLE, Action, Grant, Part
 from thermocline.settings.limits import Limits
 from thermocline.settings.section import Section
@@ -85,6 +86,7 @@ class TableGrant(Section):
         scope: list[tuple[str, str]] = []
         for column, text in self.scope.items():
             value = claims.get(text.removeprefix(CLAIM)) if text.startswith(CLAIM) else text
+            # safety: claim-missing
             if isinstance(value, bool) or not isinstance(value, (str, int)):
                 return None
             scope.append((column, str(value)))
@@ -118,15 +120,24 @@ class Client(Section):
         found = {table: grant.grant(claims) for table, grant in self.tables.items()}
         return {table: grant or Grant(frozenset()) for table, grant in found.items()}
 
+    def takes(self, issuer: str, claims: Mapping[str, object]) -> bool:
+        """Whether a token of that issuer, with these claims, is one of this client's."""
+        # safety: claims-wanted
+        return self.issuer == issuer and all(
+            _has(claims.get(name), wanted) for name, wanted in self.claims.items()
+        )
+
 
 class Clients(Section):
     """All of the file."""
 
     clients: dict[_Name, Client] = Field(default_factory=dict)
+    issuers: dict[_Name, Issuer] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check_each(self) -> Self:
-        problems = [*self._twice(), *self._of_anonymous()]
+        check_issuers(self.issuers)
+        problems = [*self._twice(), *self._of_anonymous(), *self._without_issuer()]
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -139,6 +150,11 @@ class Clients(Section):
                     yield f"{what} is of {seen[what]} and of {name}"
                 seen[what] = name
 
+    def _without_issuer(self) -> Iterator[str]:
+        for name, client in self.clients.items():
+            if client.issuer is not None and client.issuer not in self.issuers:
+                yield f"{name} names the issuer {client.issuer}, which is none of [issuers]"
+
     def _of_anonymous(self) -> Iterator[str]:
         found = self.clients.get(ANONYMOUS)
         if found is not None and (found.keys or found.certificates or found.issuer):
@@ -148,7 +164,8 @@ class Clients(Section):
 def read_clients(path: Path) -> Clients:
     """The clients file. Raises `ConfigInvalid` with all that is wrong with it."""
     try:
-        return Clients.model_validate(tomllib.loads(path.read_bytes().decode()))
+        found = Clients.model_validate(tomllib.loads(path.read_bytes().decode()))
+        return found.model_copy(update={"issuers": _beside(path, found.issuers)})
     except ValidationError as error:
         problems = tuple(
             f"{'.'.join(map(str, one['loc'])) or 'clients'}: {one['msg'].removeprefix('Value error, ')}"
@@ -161,3 +178,20 @@ def read_clients(path: Path) -> Clients:
         raise ConfigInvalid(of=f"in {path}", problems=("it is nested too deeply",)) from error
     except ValueError as error:
         raise ConfigInvalid(of=f"in {path}", problems=(str(error),)) from error
+
+
+def _has(claim: object, wanted: str) -> bool:
+    """Whether a claim is that text or number, or a list with it."""
+    if isinstance(claim, list):
+        return any(_has(one, wanted) for one in claim if not isinstance(one, list))
+    return not isinstance(claim, bool) and isinstance(claim, (str, int)) and str(claim) == wanted
+
+
+def _beside(path: Path, issuers: Mapping[str, Issuer]) -> dict[str, Issuer]:
+    """The issuers with the paths of their files, which are given from where the clients file is."""
+
+    def places(issuer: Issuer) -> dict[str, Path]:
+        given = {"jwks_file": issuer.jwks_file, "ca_file": issuer.ca_file}
+        return {name: path.parent / file for name, file in given.items() if file is not None}
+
+    return {name: issuer.model_copy(update=places(issuer)) for name, issuer in issuers.items()}

@@ -142,7 +142,7 @@ def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
         admit=admission,
         recognise=admission.recognised,
         tended=[admission.tend_forever],
-        problems=[*problems, file.told],
+        problems=[*problems, admission.told],
     )
 
 
