@@ -216,7 +216,7 @@ LINES: Final[dict[str, Line]] = {
     "probes-tell-nothing": Line("without credentials only probes are answered", ALWAYS, "serving/http/test_admitted.py::test_without_credentials_nothing_but_probes_is_answered"),
     "key-hash": Line("a key is known by its secret", ("hmac.compare_digest(self.hash(), kept)", "True"), "serving/access/test_admission.py::test_whatever_else_is_brought_admits_nobody"),
     "key-expiry": Line("a key counts until it expires", ("self.expires is None or now_ms < self.expires.timestamp() * 1000", "True"), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
-    "admitted-until": Line("a caller who was admitted is judged again once the key expires", (" and self._clock.now_ms() < admitted.until_ms", ""), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
+    "admitted-until": Line("a caller who was admitted is judged again once the key expires", (" or self._clock.now_ms() >= admitted.until_ms", ""), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
     "anonymous-off": Line("who brings nothing is nobody", NEVER, "serving/access/test_admission.py::test_who_brings_nothing_is_anonymous_where_there_is_such_a_client"),
     "clients-taken-up": Line("a changed clients file counts", NEVER, "serving/access/test_admission.py::test_a_revoked_key_is_refused_once_the_file_is_looked_at_and_the_other_goes_on"),
     "limits-one-writer": Line("a worker counts where no other one does, so that no count is lost", ALWAYS, "serving/access/test_limits.py::test_more_workers_than_there_may_be_wait_for_one_to_end"),
