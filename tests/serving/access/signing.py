@@ -19,8 +19,13 @@ NOW = 1_700_000_000
 """Where a manual clock begins, in seconds."""
 ISSUER, AUDIENCE = "https://login.example.com/", "thermocline"
 CLAIMS = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": NOW + 600}
-HASHES = {"256": hashes.SHA256, "384": hashes.SHA384, "512": hashes.SHA512}
-CURVES = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1, "secp256k1": ec.SECP256K1}
+HASHES: dict[str, Any] = {"256": hashes.SHA256, "384": hashes.SHA384, "512": hashes.SHA512}
+CURVES: dict[str, Any] = {
+    "P-256": ec.SECP256R1,
+    "P-384": ec.SECP384R1,
+    "P-521": ec.SECP521R1,
+    "secp256k1": ec.SECP256K1,
+}
 Signer = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | Ed25519PrivateKey | Ed448PrivateKey
 
 

@@ -87,9 +87,11 @@ def test_a_claim_that_is_no_text_or_number_gives_nothing(admission: Admission, t
 
 
 def test_the_first_client_whose_claims_fit_is_taken(admission: Admission) -> None:
-    for role in ("admin", ["reader", "admin"]):
+    admins: tuple[Any, ...] = ("admin", ["reader", "admin"])
+    for role in admins:
         assert admission(of(tenant=7, role=role)).name == "admins/ada"
-    for role in ("reader", ["reader"], [["admin"]], True):
+    others: tuple[Any, ...] = ("reader", ["reader"], [["admin"]], True)
+    for role in others:
         assert admission(of(tenant=7, role=role)).name == "tenants/ada"
 
 
@@ -111,7 +113,12 @@ def test_who_was_let_in_by_a_key_that_is_revoked_is_not_let_in_again(
     credentials = of(tenant=7)
     assert admission(credentials) is admission.recognised(credentials)
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [jwk_of(rsa_key(1))]}))
-    wait_for(lambda: clock.advance(1.0) is None and admission.recognised(credentials) is None)
+
+    def is_revoked() -> bool:
+        clock.advance(1.0)
+        return admission.recognised(credentials) is None
+
+    wait_for(is_revoked)
     with pytest.raises((Unauthenticated, TooManyRequests)):
         admission(credentials)
     wait_for(lambda: _is_admitted(admission, of(rsa_key(1), tenant=7)))
