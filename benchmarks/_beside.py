@@ -1,4 +1,4 @@
-"""What a server that answers Trino takes for it: its memory, and the time of lookups beside it."""
+"""What a server takes that makes snapshots: its memory, and the time of lookups beside it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LOOK_SECONDS: Final = 0.2
 def with_lookups(
     url: str, paths: Sequence[str], server: Command, work: Callable[[], T]
 ) -> tuple[T, dict[str, Any]]:
-    """What the work gives; and lookups alone and beside it, and the most memory of the endpoint's process."""
+    """What the work gives; lookups alone and beside it, and the most memory that making snapshots took."""
     address = url.removeprefix("http://")
     ask_http(address, paths, 1, SECONDS)  # so that the same entities are in the cache for all
     alone = ask_http(address, paths, 1, SECONDS)
-    endpoint = _endpoint(server)
+    maker = maker_of(server)
     over = threading.Event()
     beside: list[dict[str, float]] = []
     memory: list[int] = []
@@ -37,7 +37,7 @@ def with_lookups(
 
     def watch() -> None:
         while not over.wait(LOOK_SECONDS):
-            memory.append(endpoint.memory_full_info().uss)
+            memory.append(maker.memory_full_info().uss)
 
     threads = [threading.Thread(target=one) for one in (look_up, watch)]
     for thread in threads:
@@ -55,7 +55,7 @@ def with_lookups(
         "lookups_beside_ms": {
             name: round(statistics.mean(_times(one)[name] for one in counted), 3) for name in ("p50", "p99")
         },
-        "endpoint_mb_max": round(max(memory) / 1e6),
+        "maker_mb_max": round(max(memory) / 1e6),
     }
 
 
@@ -63,7 +63,8 @@ def _times(figures: dict[str, float]) -> dict[str, float]:
     return {"p50": figures["p50_ms"], "p99": figures["p99_ms"]}
 
 
-def _endpoint(server: Command) -> psutil.Process:
+def maker_of(server: Command) -> psutil.Process:
+    """The process that makes snapshots."""
     children = psutil.Process(server.process.pid).children(recursive=True)
-    (found,) = (one for one in children if " trino " in f" {' '.join(one.cmdline())} ")
+    (found,) = (one for one in children if "thermocline: live" in " ".join(one.cmdline()))
     return found

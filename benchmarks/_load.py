@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ import uvloop
 
 from benchmarks._report import percentiles_ms, say
 
+AUTHORIZATION: Final = "LOAD_AUTHORIZATION"
 SOURCES: Final = sorted(Path(__file__).parent.glob("load*.go"))
 
 
@@ -28,11 +30,17 @@ def client() -> str:
     return "python" if _compiled() is None else "go"
 
 
-def ask_http(address: str, paths: Sequence[str], connections: int, seconds: float) -> dict[str, float]:
-    """The paths in their order over keep-alive connections, one request at a time each, for some seconds."""
+def ask_http(
+    address: str, paths: Sequence[str], connections: int, seconds: float, authorization: str = ""
+) -> dict[str, float]:
+    """The paths in their order over keep-alive connections, one request at a time each, for some seconds.
+
+    ``authorization`` is a header that goes with each.
+    """
     if _compiled() is not None:
-        return _run("http", address, str(connections), str(seconds), entities=paths)
-    latencies = uvloop.run(_drive(address, paths, connections, seconds))
+        how = ("http", address, str(connections), str(seconds))
+        return _run(*how, entities=paths, authorization=authorization)
+    latencies = uvloop.run(_drive(address, paths, connections, seconds, authorization))
     assert latencies, "no lookup succeeded"
     rate = round(len(latencies) / seconds)
     return {**percentiles_ms(latencies), "per_second": rate, "lookups": len(latencies)}
@@ -87,11 +95,16 @@ def with_server_cpu(
     return {**figures, "server_cpu_us": round(spent / figures["lookups"] * 1e6, 1)}
 
 
-def _run(*arguments: str, entities: Sequence[str]) -> dict[str, float]:
+def _run(*arguments: str, entities: Sequence[str], authorization: str = "") -> dict[str, float]:
     program = _compiled()
     assert program is not None
     done = subprocess.run(
-        [program, *arguments], input="\n".join(entities), check=True, stdout=subprocess.PIPE, text=True
+        [program, *arguments],
+        input="\n".join(entities),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, AUTHORIZATION: authorization},
     )
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
@@ -115,9 +128,12 @@ def _compiled() -> Path | None:
     return None
 
 
-async def _drive(address: str, paths: Sequence[str], connections: int, seconds: float) -> list[float]:
+async def _drive(
+    address: str, paths: Sequence[str], connections: int, seconds: float, authorization: str
+) -> list[float]:
     host, port = address.split(":")
     end = time.monotonic() + seconds
+    said = f"Authorization: {authorization}\r\n" if authorization else ""
     latencies: list[list[float]] = [[] for _ in range(connections)]
 
     async def connection(number: int) -> None:
@@ -125,7 +141,7 @@ async def _drive(address: str, paths: Sequence[str], connections: int, seconds: 
         position = number * len(paths) // connections
         while time.monotonic() < end:
             began = time.perf_counter()
-            writer.write(f"GET {paths[position % len(paths)]} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            writer.write(f"GET {paths[position % len(paths)]} HTTP/1.1\r\nHost: x\r\n{said}\r\n".encode())
             position += 1
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
+from benchmarks._beside import maker_of
 from benchmarks._far_store import Asked, FarStore, far_store
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
@@ -172,7 +173,7 @@ class _Live:
 
     def _made(self, server: Command) -> dict[str, float]:
         """One load: how long it took, what the process that makes snapshots did for it, and what it wrote."""
-        maker = self._maker(server)
+        maker = maker_of(server)
         cpu, files, began = _cpu_seconds(maker), self._files(), time.perf_counter()
         answer = httpx.get(f"{self._stack.url}{self._path}", timeout=SECONDS_MAX).raise_for_status()
         seconds = time.perf_counter() - began
@@ -209,10 +210,6 @@ class _Live:
 
     def _files(self) -> int:
         return int(counted(self._stack, "thermocline_live_files_written_total"))
-
-    def _maker(self, server: Command) -> psutil.Process:
-        children = psutil.Process(server.process.pid).children(recursive=True)
-        return next(one for one in children if "thermocline: live" in " ".join(one.cmdline()))
 
 
 def _entity(table: Table, snapshot_id: int | None) -> int:

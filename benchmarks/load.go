@@ -174,9 +174,13 @@ func openHTTP(address string) (lookup, error) {
 		return nil, err
 	}
 	reader, request := bufio.NewReaderSize(connection, bufferBytes), []byte(nil)
+	head := "\r\nUser-Agent: load\r\n"
+	if said := os.Getenv("LOAD_AUTHORIZATION"); said != "" {
+		head += "Authorization: " + said + "\r\n"
+	}
 	return func(path string) error {
 		request = append(append(append(request[:0], "GET "...), path...), " HTTP/1.1\r\nHost: "...)
-		request = append(append(request, address...), "\r\nUser-Agent: load\r\n\r\n"...)
+		request = append(append(append(request, address...), head...), "\r\n"...)
 		if _, err := connection.Write(request); err != nil {
 			return err
 		}

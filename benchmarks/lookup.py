@@ -145,16 +145,21 @@ def lag(stack: Stack) -> int:
 
 
 def load_of(
-    stack: Stack, users: list[tuple[int, str]], connections: int, seconds: float, table: str = TABLE
+    stack: Stack,
+    users: list[tuple[int, str]],
+    connections: int,
+    seconds: float,
+    table: str = TABLE,
+    key: str | None = None,
 ) -> dict[str, float]:
     """These users over keep-alive connections, one request at a time each, for some seconds.
 
-    With the processor time that the API workers took for each.
+    With the processor time that the API workers took for each. ``key`` is an API key.
     """
     paths = [f"/v1/tables/{table}/rows?app_id={app_id}&user_id={user_id}" for app_id, user_id in users]
-    workers = _api_workers(stack)
+    workers, said = _api_workers(stack), "" if key is None else f"Bearer {key}"
     return with_server_cpu(
-        lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds),
+        lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds, said),
         lambda: sum(sum(worker.cpu_times()[:2]) for worker in workers),
     )
 

@@ -1,6 +1,7 @@
 """Queries of the live views, hot rows from Kafka and from the server: how long they take, how fresh they are.
 
-By hot window, without ingest beside them: for freshness under traffic see `benchmarks.freshness --trino`.
+By hot window, without ingest beside them; with ``--rate``, at the end also how fresh they are beside traffic
+and commits. The demo measures that of views from Kafka (`benchmarks.freshness --trino`).
 All views are asked by turns, so that what else the machine does slows down all of them: `cold` is what Trino
 takes for the table alone. With ``--clients``, also many at once, and lookups beside them.
 
@@ -35,7 +36,8 @@ from benchmarks._table import KEYS_PER_USER, Forgetful, filled, write
 from benchmarks.lookup import lag
 from thermocline.dev.demo.writer import Writer
 from thermocline.dev.stack import TABLE, TOPIC, TRINO_ADMIN, Command, Stack
-from thermocline.dev.workload import Workload
+from thermocline.dev.workload import Workload, produce
+from thermocline.iceberg.catalog import open_table
 from thermocline.process.clock import SystemClock
 from thermocline.views.limits import LIVE_TAG
 from thermocline.views.publication import Publication
@@ -69,6 +71,7 @@ def main() -> None:
     parser.add_argument("--seconds-max", type=float, default=60.0, help="of each of these, and of a warm-up")
     parser.add_argument("--clients", type=int, nargs="*", default=[], help="at once, such as 1 8 20")
     parser.add_argument("--clients-seconds", type=float, default=20.0, help="of each number of clients")
+    parser.add_argument("--rate", type=float, help="at the end, freshness beside so many records a second")
     parser.add_argument("--trino-gb", type=int, default=4, help="of Trino's heap")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -80,6 +83,7 @@ def main() -> None:
             options.seed,
             trino_gb=options.trino_gb,
             views_hot="server",
+            engine="local",
         )
         with stack:
             server = stack.serve()
@@ -98,6 +102,9 @@ def main() -> None:
                     for clients in options.clients:
                         of_window[f"clients_{clients}"] = analyst.load(server, clients)
                     say(f"  {hot:,} hot, from {hot_from}: {json.dumps(of_window)}")
+            if options.rate is not None:
+                analyst.publish("server")
+                figures["busy"] = analyst.busy(options.rate)
     report("views", options.seed, figures)
 
 
@@ -195,6 +202,32 @@ class _Analyst:
                 if len(seconds) == self._options.changes or time.monotonic() > end:
                     break
         return {**percentiles_ms(seconds), "changes": len(seconds)}
+
+    def busy(self, rate: float) -> dict[str, Any]:
+        """Single changes beside traffic at that rate, and ingest that commits it."""
+        stack, stop = self._stack, threading.Event()
+        workload = Workload(self._options.seed + 1, len(self._users), KEYS_PER_USER)
+        traffic = threading.Thread(
+            target=produce,
+            args=(stack.settings.kafka.client_config(), TOPIC, workload, Forgetful()),
+            kwargs={"rate": rate, "stop": stop},
+        )
+        ingest = stack.ingest()
+        traffic.start()
+        commits = self._commits()
+        try:
+            stack.wait_for(lambda: self._commits() > commits, "ingest has committed", ingest)
+            commits, began_at = self._commits(), time.monotonic()
+            found = {view: self._freshness(view) for view in BY_KEY_VIEWS if view != "cold"}
+            seconds = time.monotonic() - began_at
+        finally:
+            stop.set()
+            traffic.join()
+            ingest.stop()
+        return {"rate": rate, "seconds": round(seconds), "commits": self._commits() - commits, **found}
+
+    def _commits(self) -> int:
+        return len(open_table(self._stack.settings, TABLE).metadata.snapshots)
 
     def load(self, server: Command, clients: int) -> dict[str, Any]:
         """So many at once for some seconds, by key: of the cold view, and of the live one."""

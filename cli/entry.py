@@ -17,6 +17,8 @@ import typer
 
 import thermocline
 from thermocline.cli import (
+    audit,
+    client,
     config,
     demo,
     dev,
@@ -54,8 +56,8 @@ PARTS: Final = {
     "psycopg": "postgres",
     **dict.fromkeys(
         (
-            *("duckdb", "fastapi", "fastapi_offline", "httptools", "lmdb", "prompt_toolkit", "sqlglot"),
-            *("uvicorn", "uvloop", "zstandard"),
+            *("duckdb", "fastapi", "fastapi_offline", "httptools", "jwt", "lmdb", "prompt_toolkit"),
+            *("sqlglot", "uvicorn", "uvloop", "zstandard"),
         ),
         "serving",
     ),
@@ -72,6 +74,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # it would take [tables.NAME] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(client.app, name="client")
 app.add_typer(config.app, name="config")
 app.add_typer(table.app, name="table")
 app.add_typer(topic.app, name="topic")
@@ -80,6 +83,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
+app.add_typer(audit.app, name="audit")
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)

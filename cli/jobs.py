@@ -20,6 +20,7 @@ from thermocline.errors import BadParameter
 
 if TYPE_CHECKING:
     from thermocline.client import Client, ExtractJob
+    from thermocline.settings import ServingSettings
 
 app = typer.Typer(no_args_is_help=True, help="Let a server write extracts to files.")
 
@@ -125,17 +126,20 @@ def fetch(
 @contextmanager
 def _client(context: typer.Context, url: str | None) -> Iterator[Client]:
     """Opens a client, whose errors are raised as those of commands."""
+    from thermocline.cli.server_access import server_access
     from thermocline.cli.server_answers import server_errors
     from thermocline.client import Client
 
-    url = url or _configured_url(context)
-    with server_errors(url), Client(url) as client:
+    own = None if url else _configured(context)
+    url = url or (DEFAULT_URL if own is None else own.url)
+    access = server_access(own)
+    with server_errors(url), Client(url, **access) as client:
         yield client
 
 
-def _configured_url(context: typer.Context) -> str:
+def _configured(context: typer.Context) -> ServingSettings | None:
     settings = session_of(context).settings_if_any()
-    return DEFAULT_URL if settings is None else settings.serving.url
+    return None if settings is None else settings.serving
 
 
 def _stage(job: ExtractJob) -> str:

@@ -123,7 +123,7 @@ def error_document(error: ThermoclineError) -> dict[str, object]:
         "cause": as_typed(error.cause),
         "next": as_typed(error.next),
         "docs": f"{COMMAND}explain {error.code}",
-        "retryable": error.retryable,
+        "retryable": error.is_retryable,
         "exit_code": int(error.exit_code),
     }
 

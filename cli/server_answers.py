@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 import httpx
 
 from thermocline import client
+from thermocline.cli.server_access import access_errors, server_access
 from thermocline.client.blocking import Connection
 from thermocline.client.requests import Body, Steps
 from thermocline.client.requests import Wanted as Extracted
@@ -32,7 +33,7 @@ class Client:
 
     Requests are repeated as the Python client repeats them. All methods raise the server's own errors,
     `ServerUnreachable` if no server answers at the URL or its answer broke off, and `BadParameter` if an
-    argument is not valid text.
+    argument is not valid text. Who asks, and which servers are trusted, the variables of `server_access` say.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class Client:
         retries: client.Retries = DEFAULT,
     ) -> None:
         self._url = url.rstrip("/")
+        access = server_access()
+        if transport is not None:
+            access["transport"] = transport
         with server_errors(self._url):
-            self._connection = Connection(url, retries=retries, transport=transport)
+            self._connection = Connection(url, retries=retries, **access)
         self._requests = self._connection.requests
 
     def lookup(self, table: str, parameters: Mapping[str, str], read_after: str | None = None) -> Body:
@@ -99,7 +103,8 @@ class Client:
 def server_errors(url: str) -> Iterator[None]:
     """Raises the errors of a client, which asks the server at ``url``, as those of commands."""
     try:
-        yield
+        with access_errors():
+            yield
     except client.Problem as problem:
         raise error_of(problem.body) from problem
     except UnicodeEncodeError as error:  # what a shell gave

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from thermocline.kafka.log import Log
-    from thermocline.settings import CatalogSettings, Settings
+    from thermocline.settings import CatalogSettings, ServingSettings, Settings
     from thermocline.views.trino_client import Trino
 
 # What is well answers in a tenth of a second, and on a machine that is busy fifteen times over in three. What
@@ -89,15 +87,24 @@ def status(
     """
     settings = session_of(context).settings()
     limits = Limits(timeout, len(settings.tables))
-    report = _report(settings, set(without or ()), (url or settings.serving.url).rstrip("/"), limits)
+    own = None if url else settings.serving
+    server_url = (url or settings.serving.url).rstrip("/")
+    report = _report(settings, set(without or ()), server_url, own, limits)
     show(report, _described(report, limits), as_json)
     return exit_code_of(report)
 
 
 def _report(
-    settings: Settings, without: AbstractSet[StatusSource], server_url: str, limits: Limits
+    settings: Settings,
+    without: AbstractSet[StatusSource],
+    server_url: str,
+    own: ServingSettings | None,
+    limits: Limits,
 ) -> dict[str, Any]:
-    """What could be found out, and the error of each source that is unavailable."""
+    """What could be found out, and the error of each source that is unavailable.
+
+    ``own`` are the settings of the server at that URL, where they are these.
+    """
     _import_all(settings)
     from thermocline.iceberg.catalog import open_catalog
     from thermocline.kafka.log import Log
@@ -107,7 +114,7 @@ def _report(
     questions: dict[StatusSource, Callable[[], tuple[Any, dict[str, Any]]]] = {
         StatusSource.KAFKA: partial(_ask_kafka, settings, Log),
         StatusSource.CATALOG: partial(_ask_catalog, settings, open_catalog),
-        StatusSource.SERVER: lambda: (None, _ask_server(server_url, limits)),
+        StatusSource.SERVER: lambda: (None, _ask_server(server_url, own, limits)),
     }
     if settings.views.enabled:
         questions[StatusSource.TRINO] = partial(ask_trino, settings)
@@ -150,6 +157,7 @@ def _import_all(settings: Settings) -> None:
     names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
     names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
     names += ["thermocline.rules.identity", "thermocline.kafka.log"]
+    names += ["thermocline.cli.server_access", "thermocline.client.blocking"]
     names += (
         ["thermocline.views.trino_client", "thermocline.views.view_status", "thermocline.views.publish"]
         if settings.views.enabled
@@ -197,15 +205,37 @@ def _ask_catalog(
         return None, answer | {"error": error_document(error)}
 
 
-def _ask_server(url: str, limits: Limits) -> dict[str, Any]:
+def _ask_server(url: str, own: ServingSettings | None, limits: Limits) -> dict[str, Any]:
+    import httpx
+
+    from thermocline.cli.server_access import access_errors, server_access
+    from thermocline.client.blocking import Connection
+    from thermocline.client.errors import ClientError
+
+    bytes_max = max(1, limits.tables) * ANSWER_BYTES_MAX
+    answer: dict[str, Any] = {"at": mask_password(url)}
     try:
-        with urllib.request.urlopen(f"{url}/status", timeout=limits.sources) as response:  # noqa: S310
-            status = json.loads(response.read(max(1, limits.tables) * ANSWER_BYTES_MAX))
-            return {"at": mask_password(url), "status": status}
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        detail = str(getattr(error, "reason", error))  # urllib wraps what happened
-        error_shown = error_document(ServerUnreachable(url=url, detail=detail))
-        return {"at": mask_password(url), "error": error_shown}
+        with access_errors():
+            connection = Connection(url, timeout_seconds=limits.sources, **server_access(own))
+        with closing(connection), connection.http.stream("GET", "/status") as response:
+            response.raise_for_status()
+            return answer | {"status": json.loads(_first_bytes(response.iter_bytes(), bytes_max))}
+    except httpx.HTTPStatusError as error:
+        detail = f"it answered {error.response.status_code} {error.response.reason_phrase}"
+    except (httpx.HTTPError, ClientError, ValueError) as error:
+        detail = str(error) or type(error).__name__
+    except ThermoclineError as error:
+        return answer | {"error": error_document(error)}
+    return answer | {"error": error_document(ServerUnreachable(url=url, detail=detail))}
+
+
+def _first_bytes(chunks: Iterator[bytes], bytes_max: int) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > bytes_max:
+            break
+    return bytes(content[:bytes_max])
 
 
 def _look(

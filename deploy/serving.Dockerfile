@@ -15,7 +15,7 @@ FROM python:3.11.13-slim-bookworm
 RUN useradd --uid 10001 --user-group --no-create-home thermocline \
     && install -d -o 10001 -g 10001 /var/lib/thermocline /var/lib/thermocline/tmp
 COPY --from=build /opt/thermocline /opt/thermocline
-COPY deploy/thermocline.toml /etc/thermocline/
+COPY deploy/thermocline.toml deploy/clients.toml /etc/thermocline/
 ENV PATH=/opt/thermocline/venv/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \

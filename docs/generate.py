@@ -118,9 +118,42 @@ SETTINGS: Final[Mapping[str, str]] = {
         "they fit into `serving.rows_bytes_max`."
     ),
     "serving.read_after_seconds_max": "Maximum time that a request with `Thermocline-Read-After` waits.",
-    "serving.expose_without_authentication": (
-        "Allow other machines to connect. Otherwise `serving.host` must be a loopback address: there is "
-        "no authentication yet, so anyone who can reach the port can read every table."
+    "serving.clients_file": (
+        "The file that says who may ask, and for what: see [security](../security.md). Without it, everybody "
+        "who can reach the port may read every table, and `serving.host` must be a loopback address."
+    ),
+    "serving.tls_certificate": (
+        "PEM file with the server's certificate, and those between it and a CA. With it, the server speaks "
+        "TLS (1.2 or newer) and nothing else. It is read again when it changes, also by way of a link; if "
+        "it then can't be used, the one before stays in use, and the log says so."
+    ),
+    "serving.tls_key": (
+        "PEM file with the key of `serving.tls_certificate`, without a password. It is read again as well. "
+        "With an EC key, a handshake costs about half of one with RSA."
+    ),
+    "serving.tls_client_ca": (
+        "PEM file with the CAs that issue certificates to clients. A client need not have one; if it shows "
+        "one, it must be valid and from one of these. Empty: clients are not asked for one."
+    ),
+    "serving.forwarded_from": (
+        "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
+        "From the right, the first address there that is not one of these is the caller's. From others the "
+        "header is ignored."
+    ),
+    "serving.hosts": (
+        "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
+        "`*.example.com`; its port is ignored. A request with another one is refused. `localhost`, the "
+        "addresses of loopback and `serving.host` are always allowed; probes that ask another address have "
+        "to send a Host header. Empty: all."
+    ),
+    "serving.limits.requests_per_second": (
+        "Requests per second of each client that has no limits of its own in the clients file, and of each "
+        "address that brings no credentials. Not set: no limit."
+    ),
+    "serving.limits.burst": "Requests at once after a quiet time. Default: as many as a second's.",
+    "serving.limits.extracts": "Extracts at once, also those that wait for their turn. Not set: no limit.",
+    "serving.limits.bytes_per_minute": (
+        "Bytes of answers per minute. Whoever took more waits until they are made up for. Not set: no limit."
     ),
     "serving.cors_origins": (
         "Origins (`https://app.example.com`) whose web pages may read answers in a browser; `*` stands for "
@@ -170,6 +203,24 @@ SETTINGS: Final[Mapping[str, str]] = {
         "jobs. Default: none; the files are in `extract_jobs_dir`."
     ),
     "serving.extract_jobs_retention_hours": "How long a job and its files are kept after it is over.",
+    "audit.sink": (
+        "Where the server writes its [audit log](../audit.md), one line for each request that reads or "
+        "changes data: to files (`file`), to its standard output (`stdout`) or to a Kafka topic (`kafka`). "
+        "`off`: nowhere."
+    ),
+    "audit.required": (
+        "Whether the server stops answering, with `audit-unavailable`, while the sink takes no records. "
+        "Otherwise it goes on, and counts the records that are lost."
+    ),
+    "audit.hash_key_file": (
+        "File with the secret key of the hashes by which the log names entities: at least 32 bytes. If it "
+        "does not exist, it is created with 32 random ones. Servers that are to write the same hashes need "
+        "the same key."
+    ),
+    "audit.path": "Folder of the log's files, for `file`. Created for this user alone (0700).",
+    "audit.rotate_bytes": "Size at which a file is set aside and another one begun, for `file`.",
+    "audit.keep_files": "How many files that were set aside are kept, for `file`. Older ones are deleted.",
+    "audit.topic": "An existing topic of `[kafka]`, for `kafka`. Records are keyed by the client's name.",
     "sql.memory_bytes_max": (
         "Memory that a statement of `thermocline sql` may use, in addition to about 300 MB for each table "
         "that it scans. If a statement needs more, DuckDB spills to `sql.temp_dir`."
@@ -193,6 +244,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "views.live_uri": (
         "Where Trino reaches the live catalog, such as `https://server.example/iceberg`. By default it is at "
         "`serving.host` and `serving.port`."
+    ),
+    "views.live_key": (
+        "API key with the verb `catalog` by which Trino asks for live tables. `views config` names a "
+        "variable for it. Needed if the server has a clients file."
     ),
     "views.margin_seconds": (
         "Minimum age of records in the view `_live`, so that both of its scans of the log see the same "
@@ -475,7 +530,21 @@ setting whose own name ends in `_file` is set by the variable of that name.
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 
 Thermocline also reads variables that are not settings: `THERMOCLINE_CACHE` says where jars are kept, and with
-`THERMOCLINE_TRACEBACK=1`, an error also prints where it came from."""
+`THERMOCLINE_TRACEBACK=1`, an error also prints where it came from.
+
+Commands that ask a server (`--url`, `jobs`, `status`) read these, and no command line shows a key:
+
+| variable | meaning |
+| --- | --- |
+| `THERMOCLINE_KEY` | API key or token, sent as `Authorization: Bearer ...` |
+| `THERMOCLINE_KEY_FILE` | File with the key, instead |
+| `THERMOCLINE_KEY_OVER_HTTP` | With `1`, the key is also sent unencrypted to other machines; else it is not |
+| `THERMOCLINE_CA_FILE` | PEM file with the CAs to trust instead of the usual ones |
+| `THERMOCLINE_CERTIFICATE` | PEM file with your own certificate, if the server knows you by it |
+| `THERMOCLINE_CERTIFICATE_KEY` | PEM file with its key; default: the same file |
+
+A server's certificate is always verified. If a command asks the server of its own configuration, that is by
+the file `serving.tls_certificate`, so that the certificate need not name the address."""
 
 _TABLES_INTRODUCTION: Final = """\
 `NAME` is the table's name in commands and URLs. It consists of letters, digits, `_` and `-`. Settings that

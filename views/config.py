@@ -22,11 +22,12 @@ from thermocline.views.guide import guide
 from thermocline.views.kafka_client import client_properties
 from thermocline.views.lake import lake_properties
 from thermocline.views.limits import resource_groups, session_properties
-from thermocline.views.properties import rendered
+from thermocline.views.properties import Translation, rendered, variable_of
 from thermocline.views.topics import SCHEMA, description, table_name
 
 LIVE_PREFIX: Final = "/iceberg"
 """Of the live catalog, on the server's port."""
+_LIVE_TOKEN: Final = "iceberg.rest-catalog.oauth2.token"  # noqa: S105  # a property's name
 _CATALOG_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -58,7 +59,8 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
     topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
     lake = lake_properties(settings.catalog, names.lake)
     client = client_properties(settings.kafka, names.kafka)
-    secrets = {**lake.secrets, **client.secrets}
+    live = live_properties(settings, lake.plain, names.live or "")
+    secrets = {**lake.secrets, **client.secrets, **live.secrets}
     left_out = {
         **{f"catalog.properties.{name}": reason for name, reason in lake.left_out.items()},
         **{f"kafka.client.{name}": reason for name, reason in client.left_out.items()},
@@ -70,11 +72,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         ),
         # safety: trino-descriptions
         **{f"kafka/{table_name(topic)}.json": description(topic) for topic in topics},
-        **(
-            {f"catalog/{names.live}.properties": rendered(live_properties(settings, lake.plain))}
-            if names.live
-            else {}
-        ),
+        **({f"catalog/{names.live}.properties": rendered(live.plain)} if names.live else {}),
         "kafka-client.properties": rendered(client.plain),
         **_switched_on("access-control", {"access-control.name": "file"}, "security.config-file"),
         "access-control.json": rules(names, [table.identifier for table in settings.tables.values()], topics),
@@ -144,12 +142,18 @@ def has_live_tables(settings: Settings) -> bool:
     return settings.serving.catalog.enabled or settings.views.live_uri is not None
 
 
-def live_properties(settings: Settings, lake: Mapping[str, str]) -> dict[str, str]:
+def live_properties(settings: Settings, lake: Mapping[str, str], name: str) -> Translation:
     """Gives the properties of the catalog of live tables, whose files are where those of the lake are."""
-    serving = settings.serving
-    uri = settings.views.live_uri or f"http://{serving.host}:{serving.port}{LIVE_PREFIX}"
+    serving, key = settings.serving, settings.views.live_key
+    uri = settings.views.live_uri or f"{serving.scheme}://{serving.host}:{serving.port}{LIVE_PREFIX}"
     store = {name: value for name, value in lake.items() if not name.startswith("iceberg.")}
-    return store | {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri}
+    found = Translation(store | {"iceberg.catalog.type": "rest", "iceberg.rest-catalog.uri": uri})
+    if key is not None:
+        variable = variable_of(name, _LIVE_TOKEN)
+        found.plain["iceberg.rest-catalog.security"] = "OAUTH2"
+        found.plain[_LIVE_TOKEN] = f"${{ENV:{variable}}}"  # safety: trino-live-key
+        found.secrets[variable] = key.get_secret_value()
+    return found
 
 
 def _switched_on(name: str, manager: Mapping[str, str], setting: str | None = None) -> dict[str, str]:

@@ -10,6 +10,7 @@ It imports nothing else of Thermocline.
 - ``requests`` builds each request and judges its answer, with ``retries``; it sends nothing.
 - ``asynchronous`` sends them; ``client/generate.py`` in a checkout writes ``blocking`` from it. What differs
   between the two is in ``asynchronous_io`` and ``blocking_io``.
+- ``access`` says who asks, and which servers are trusted.
 - ``streams`` decodes extracts. ``with_jobs`` adds jobs to the blocking client, and ``downloads`` fetches
   their files.
 """
@@ -27,6 +28,7 @@ from .answers import (
 from .asynchronous import AsyncClient, AsyncExtract
 from .blocking import Extract
 from .errors import (
+    AccessInvalid,
     BadParameter,
     ClientError,
     NotReady,
@@ -34,6 +36,7 @@ from .errors import (
     ReadAfterTimeout,
     RowNotFound,
     StreamCut,
+    TooManyRequests,
     UnknownTable,
     Unreachable,
     UnsafeName,
@@ -44,6 +47,7 @@ from .streams import ExtractInfo
 from .with_jobs import Client
 
 __all__ = [
+    "AccessInvalid",
     "Answer",
     "AsyncClient",
     "AsyncExtract",
@@ -65,6 +69,7 @@ __all__ = [
     "Retries",
     "RowNotFound",
     "StreamCut",
+    "TooManyRequests",
     "UnknownTable",
     "UnlistedRange",
     "Unreachable",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 import httpx
 
+from .access import FilePath, Key, bearer_of, context_of
 from .answers import Answer, KeyValue, ReadAfter, ReadPoint, Refused
 from .blocking_io import Http, Transport, chunk_reader, close, run_blocking, sleep
+from .errors import AccessInvalid
 from .requests import (
     TIMEOUT_SECONDS,
     Call,
@@ -46,7 +48,7 @@ T = TypeVar("T")
 class Connection:
     """Sends ``requests`` to one server, and repeats those that may succeed later."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all but one have defaults)
         self,
         url: str,
         *,
@@ -54,12 +56,24 @@ class Connection:
         timeout_seconds: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        key: Key | None = None,
+        key_over_http: bool = False,
+        ca_file: FilePath | None = None,
+        certificate: tuple[FilePath, FilePath] | None = None,
     ) -> None:
-        """Raises `Unreachable` if the URL is invalid."""
+        """Raises `Unreachable` if the URL is invalid, `AccessInvalid` if the key or a file can't be used."""
         self.requests = Requests(url.rstrip("/"), retries)
         self._timeout_seconds = timeout_seconds
+        context = context_of(ca_file, certificate)
+        if transport is not None and context is not None:
+            raise AccessInvalid("transport", "give it the certificates, or leave it out")
         self.http = Http(
-            base_url=self.requests.url, timeout=timeout_seconds, headers=headers, transport=transport
+            base_url=self.requests.url,
+            timeout=timeout_seconds,
+            headers=headers,
+            transport=transport,
+            auth=bearer_of(key, httpx.URL(self.requests.url), may_go_unencrypted=key_over_http),
+            verify=True if context is None else context,
         )
 
     def run(self, steps: Steps[T]) -> T:
@@ -132,7 +146,7 @@ class BlockingClient:
     All methods raise `ClientError`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all but one have defaults)
         self,
         url: str,
         *,
@@ -140,16 +154,36 @@ class BlockingClient:
         timeout_seconds: float = TIMEOUT_SECONDS,
         headers: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        key: Key | None = None,
+        key_over_http: bool = False,
+        ca_file: FilePath | None = None,
+        certificate: tuple[FilePath, FilePath] | None = None,
     ) -> None:
         """Connects when the first request is sent.
+
+        ``key`` is an API key or a token, or a function that returns one, called for each request. It isn't
+        sent unencrypted, except to this machine, unless you set ``key_over_http``. The server's certificate
+        is verified with the CAs of ``ca_file`` (PEM), or the usual ones. ``certificate`` are the paths of
+        your own certificate and its key (PEM), if the server knows you by it.
 
         ``timeout_seconds`` limits each attempt to connect, and each wait for the server to send more. An
         extract may wait for other extracts, or for a row that matches, so it gets at least 15 minutes for
         each wait. ``headers`` are sent with every request. Pass an httpx ``transport`` if its default isn't
-        enough, for example to use your own certificates.
+        enough; ``ca_file`` and ``certificate`` are then the transport's affair.
+
+        Raises:
+            AccessInvalid: the key or one of the files can't be used.
         """
         self._connection = Connection(
-            url, retries=retries, timeout_seconds=timeout_seconds, headers=headers, transport=transport
+            url,
+            retries=retries,
+            timeout_seconds=timeout_seconds,
+            headers=headers,
+            transport=transport,
+            key=key,
+            key_over_http=key_over_http,
+            ca_file=ca_file,
+            certificate=certificate,
         )
         self._requests = self._connection.requests
 

@@ -1,6 +1,7 @@
 """The errors that clients raise.
 
 ClientError
+ ├─ AccessInvalid         the key, the certificate or the CA file can't be used; nothing was sent
  ├─ Unreachable           no Thermocline server answered, even after retries
  │   └─ StreamCut         an extract broke off; what was read of it is incomplete
  ├─ UnsafeName            the server named a file that would lie outside the folder of a download
@@ -41,6 +42,19 @@ class Unreachable(ClientError):
         self.url = _PASSWORD.sub("://", url)
         super().__init__(f"no Thermocline server answers at {self.url}: {detail}")
         self.detail = detail
+
+
+class AccessInvalid(ClientError):
+    """What you gave a client for access can't be used. Nothing was sent.
+
+    ``argument`` is its name: ``key``, ``certificate``, ``ca_file`` or ``transport``. The error never quotes a
+    key.
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument}: {problem}")
+        self.argument = argument
+        self.problem = problem
 
 
 class StreamCut(Unreachable):
@@ -101,12 +115,22 @@ class ReadAfterTimeout(Problem):
     """The server didn't read the records of ``read_after`` in time: they don't exist, or it lags behind."""
 
 
+class TooManyRequests(Problem):
+    """You asked for more than you may. ``retry_after_seconds`` says when you may again."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        """Reads the members of the answer."""
+        super().__init__(body)
+        self.retry_after_seconds = float((body.get("facts") or {}).get("retry_after_seconds", 0.0))
+
+
 _BY_CODE: Final[Mapping[str, type[Problem]]] = {
     "unknown-table": UnknownTable,
     "bad-parameter": BadParameter,
     "row-not-found": RowNotFound,
     "not-ready": NotReady,
     "read-after-timeout": ReadAfterTimeout,
+    "too-many-requests": TooManyRequests,
 }
 
 

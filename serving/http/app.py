@@ -26,16 +26,26 @@ from thermocline import __version__
 from thermocline.errors import (
     BadParameter,
     HotBytesExceeded,
+    NotPermitted,
     NotReady,
     ReadPointGone,
     RowNotFound,
     ServerBusy,
+    ThermoclineError,
     UnknownTable,
 )
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
-from thermocline.serving.http.authentication import Admit, admit_everyone
-from thermocline.serving.http.dependencies import Asking, OfWorker, Table
+from thermocline.serving.access.audit import rows_in
+from thermocline.serving.hot.refused import RefusedRecords
+from thermocline.serving.http.dependencies import (
+    AdminTable,
+    Asking,
+    KnownTable,
+    LookupTable,
+    Noting,
+    OfWorker,
+)
 from thermocline.serving.http.direct import DirectLookups
 from thermocline.serving.http.extract_response import (
     AGE,
@@ -45,6 +55,7 @@ from thermocline.serving.http.extract_response import (
     UNLISTED,
     ExtractResponse,
 )
+from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.http.jobs import jobs
 from thermocline.serving.http.live_catalog import live_catalog
 from thermocline.serving.http.models import (
@@ -60,7 +71,15 @@ from thermocline.serving.http.models import (
     TableNames,
     VersionAnswer,
 )
-from thermocline.serving.http.openapi import ANSWERING, TAKING_A_BODY, described, operation_id, problems
+from thermocline.serving.http.noted import noted_in
+from thermocline.serving.http.openapi import (
+    ANSWERING,
+    TAKING_A_BODY,
+    Documents,
+    described,
+    operation_id,
+    problems,
+)
 from thermocline.serving.http.problems import CALLER, ROWS_PATH, Requests, rows_headers
 from thermocline.serving.http.requests import (
     JsonRoute,
@@ -72,10 +91,10 @@ from thermocline.serving.http.requests import (
 )
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.answer import answer_json, batch_json, refused_json
-from thermocline.serving.read.caller import Action, Caller
+from thermocline.serving.read.caller import ANY_TABLE, Action, Caller
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
-from thermocline.serving.read.tables import Tables
+from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store import measures
 
@@ -138,11 +157,17 @@ async def _rows(scope: Scope, _: Receive, send: Send) -> None:
     """The lookup of one entity or one row."""
     worker: Worker = scope["app"].state.worker
     caller: Caller = scope[CALLER]
-    reader = worker.tables.read_by(caller, scope["path_params"]["table"]).reader
-    entity = entity_of_query(reader.cold.index.definition, scope["query_string"])
+    table = worker.tables.read_by(caller, scope["path_params"]["table"])
+    caller.check(Action.LOOKUP, table.name)
+    reader = table.reader
+    definition = worker.sights.of(caller, reader.cold.index.definition).definition
+    entity = entity_of_query(definition, scope["query_string"])
     wanted = await worker.read_after(reader, header_of(scope, READ_AFTER))
+    noted = noted_in(scope)
+    noted.definition, noted.entities = definition, (entity,)
     look, results = await worker.looked_up(caller, reader, (entity,))
-    refused = reader.refused(look, wanted, results)
+    noted.read_point, noted.rows = look.read_point_json, rows_in(results[0])
+    refused = worker.refused(caller, reader, look, wanted, results)
     body = answer_json(reader.name, look, entity, results[0], refused)
     await send({"type": "http.response.start", "status": 200, "headers": rows_headers(body)})
     await send({"type": "http.response.body", "body": body})
@@ -167,14 +192,22 @@ async def rows(table: str, read_after: ReadAfter = None) -> None:
     responses=problems(ServerBusy, *ANSWERING, bad=TAKING_A_BODY),
 )
 async def batch(
-    worker: OfWorker, caller: Asking, table: Table, body: BatchBody, read_after: ReadAfter = None
+    worker: OfWorker,
+    caller: Asking,
+    noted: Noting,
+    table: LookupTable,
+    body: BatchBody,
+    read_after: ReadAfter = None,
 ) -> Response:
     """All entities are read at the same read point."""
     reader = table.reader
-    entities = entities_of(reader.cold.index.definition, body.entities)
+    definition = worker.sights.of(caller, reader.cold.index.definition).definition
+    entities = entities_of(definition, body.entities)
     wanted = await worker.read_after(reader, read_after)
+    noted.definition, noted.entities = definition, entities
     look, results = await worker.looked_up(caller, reader, entities)
-    refused = reader.refused(look, wanted, results)
+    noted.read_point, noted.rows = look.read_point_json, sum(map(rows_in, results))
+    refused = worker.refused(caller, reader, look, wanted, results)
     return Response(batch_json(reader.name, look, results, refused), media_type=JSON)
 
 
@@ -197,7 +230,8 @@ async def batch(
 async def extract(
     worker: OfWorker,
     caller: Asking,
-    table: Table,
+    noted: Noting,
+    table: KnownTable,
     body: ExtractBody | None = None,
     accept: Annotated[str, Header()] = "",
     accept_encoding: Annotated[str, Header()] = "",
@@ -211,12 +245,15 @@ async def extract(
     format_name = format_of(accept)
     coding = coding_of(accept_encoding, format_name)
     wanted = replace(Wanted() if body is None else body.wanted(), caller=caller)
+    action = Action.EXTRACT if wanted.since is None else Action.CHANGES
+    noted.verb = str(action)
+    caller.check(action, table.name)
     definition = table.reader.cold.index.definition
     # Refused before it waits in line. Reading a long condition would keep others waiting here.
     await asyncio.to_thread(Selection.of, definition, wanted)
     included = await worker.read_after(table.reader, read_after)
     floor = table.reader.end()
-    refused = table.reader.refused_up_to(included)
+    refused = table.reader.refused_up_to(included) if caller.sees_all(table.name) else RefusedRecords()
     return ExtractResponse(
         table.name, partial(table.extract, wanted, floor), format_name, coding, worker, refused
     )
@@ -228,7 +265,7 @@ async def extract(
     response_model=RefusedAnswer,
     responses=problems(UnknownTable, BadParameter, NotReady),
 )
-async def refused(caller: Asking, table: Table, query: Annotated[RefusedQuery, Query()]) -> Response:
+async def refused(caller: Asking, table: AdminTable, query: Annotated[RefusedQuery, Query()]) -> Response:
     """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
     caller.check_sees_all(table.name, "list refused records of it")
     look = table.reader.look(())
@@ -242,17 +279,17 @@ async def refused(caller: Asking, table: Table, query: Annotated[RefusedQuery, Q
     response_model=TableBody,
     responses=problems(UnknownTable, NotReady),
 )
-async def describe(table: Table) -> Response:
-    """Returns the definition that is stored in the table."""
+async def describe(worker: OfWorker, caller: Asking, table: KnownTable) -> Response:
+    """Returns the definition that is stored in the table; to who sees a part of it, key and columns alone."""
     table.check_exists()
-    definition = msgspec.Raw(table.stored_definition().to_json().encode())
-    return _json({"name": table.name, "definition": definition})
+    stored = msgspec.Raw(worker.sights.of(caller, table.stored_definition()).definition_json().encode())
+    return _json({"name": table.name, "definition": stored})
 
 
 @operations.get("/v1/tables", summary="The names of the tables that this server serves", responses=problems())
 async def list_tables(worker: OfWorker, caller: Asking) -> TableNames:
-    """Lists the tables in the server's configuration that the caller may read."""
-    return TableNames(tables=[table.name for table in worker.tables if caller.may(Action.READ, table.name)])
+    """Lists the tables in the server's configuration with which the caller may do anything."""
+    return TableNames(tables=[table.name for table in worker.tables.known_to(caller)])
 
 
 @operations.get("/livez", summary="Whether the process answers", responses=problems())
@@ -264,17 +301,31 @@ async def livez() -> HealthAnswer:
 @operations.get(
     "/readyz", summary="Whether every table that can be served is ready", responses=problems(NotReady)
 )
-async def readyz(worker: OfWorker) -> HealthAnswer:
+async def readyz(worker: OfWorker, caller: Asking) -> HealthAnswer:
     """For a readiness probe: 200 once every table that can be read from the catalog is ready.
 
-    A table that is missing or broken there takes no server out of a load balancer; the answer names it. With
-    none that can be read, each has to be ready from what the server holds of it.
+    A table that is missing or broken there takes no server out of a load balancer; the answer names it to
+    those who may do anything with it. With none that can be read, each has to be ready from what the server
+    holds of it.
     """
     problems = {table.name: table.catalog_problem() for table in worker.tables}
     readable = [table for table in worker.tables if problems[table.name] is None]
     for table in readable or worker.tables:
+        _check_ready(table, caller)
+    if worker.guard.audit is not None:
+        worker.guard.audit.check()
+    told = {table: said for table, said in problems.items() if said and caller.knows(table)}
+    return HealthAnswer(status="ready", not_served=told)
+
+
+def _check_ready(table: ServedTable, caller: Caller) -> None:
+    try:
         table.check_ready()
-    return HealthAnswer(status="ready", not_served={table: said for table, said in problems.items() if said})
+    except ThermoclineError as error:
+        if caller.may(Action.ADMIN, table.name) or (isinstance(error, NotReady) and caller.knows(table.name)):
+            raise
+        # safety: readyz-names-no-table
+        raise NotReady(table="of the server", detail="ask with credentials for which one, and why") from error
 
 
 @operations.get(
@@ -285,9 +336,16 @@ async def readyz(worker: OfWorker) -> HealthAnswer:
 )
 async def status(worker: OfWorker, caller: Asking) -> Response:
     """Returns what `thermocline status` shows about a server."""
-    shown = [table for table in worker.tables if caller.may(Action.OPERATE, table.name)]
+    shown = [table for table in worker.tables if caller.may(Action.ADMIN, table.name)]
     tables = {table.name: table.status() for table in shown}
-    return _json({"tables": tables, "disk": worker.disk_room()})
+    # Disk, clients file and audit log are everybody's.
+    is_all = _operates_all(worker, caller)
+    disk, problems = (worker.disk_room(), worker.guard.all_problems()) if is_all else ({}, [])
+    return _json({"tables": tables, "disk": disk, "problems": problems})
+
+
+def _operates_all(worker: Worker, caller: Caller) -> bool:
+    return all(caller.may(Action.ADMIN, table.name) for table in worker.tables)
 
 
 @operations.get(
@@ -298,8 +356,8 @@ async def status(worker: OfWorker, caller: Asking) -> Response:
 )
 async def metrics(worker: OfWorker, caller: Asking) -> Response:
     """For Prometheus."""
-    for table in worker.tables:
-        caller.check(Action.OPERATE, table.name)
+    if not _operates_all(worker, caller):  # safety: metrics-for-operators
+        raise NotPermitted(caller=caller.name, table=ANY_TABLE, detail="read metrics")
     for table in worker.tables:
         table.measure()
     await asyncio.to_thread(worker.measure_jobs)
@@ -317,25 +375,27 @@ def create_app(
     tables: Tables,
     settings: ServingSettings,
     io: PyArrowFileIO | None = None,
-    admit: Admit = admit_everyone,
+    guard: Guard = OPEN,
     live: LiveChannel | None = None,
 ) -> Requests:
     """The app of one API worker.
 
-    ``io`` reaches the object store where extract jobs put their files; ``admit`` says who a caller is.
-    ``live`` asks for snapshots as of now; without it, there is no live catalog.
+    ``io`` reaches the object store where extract jobs put their files; the ``guard`` stands before all
+    endpoints. ``live`` asks for snapshots as of now; without it, there is no live catalog.
     """
-    worker = Worker(tables, settings, io or PyArrowFileIO(), live)
+    worker = Worker(tables, settings, io or PyArrowFileIO(), live, guard)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        refreshing = asyncio.create_task(worker.refresh_forever())
+        refreshing = asyncio.gather(worker.refresh_forever(), *(one() for one in guard.tended))
         # The worker listens once this is over: until then, another one may be able to answer.
         await worker.refreshed(FIRST_REFRESH_SECONDS_MAX)  # safety: worker-loads-first
         yield
         refreshing.cancel()
         await asyncio.gather(refreshing, return_exceptions=True)
         worker.close()
+        if guard.audit is not None:
+            await asyncio.to_thread(guard.audit.close)
 
     api = FastAPIOffline(
         title="Thermocline",
@@ -362,8 +422,19 @@ def create_app(
         api.include_router(live_catalog)
     definitions = {table.name: table.definition for table in tables}
     api.openapi = cache(lambda: described(api, definitions))  # type: ignore[method-assign]
+    documents = Documents(api, definitions)
+
+    async def openapi(caller: Asking) -> Response:
+        return Response(documents.of(caller), media_type=JSON)
+
+    api.router.add_api_route("/openapi.json", openapi, include_in_schema=False)
+    api.router.routes.insert(0, api.router.routes.pop())  # before FastAPI's own
     return Requests(
-        api, DirectLookups(tables).body, admit, cors_origins=settings.cors_origins, tables=definitions
+        api,
+        DirectLookups(tables).answer,
+        guard,
+        cors_origins=settings.cors_origins,
+        tables=definitions,
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
 
 from thermocline.process.logs import fields
+from thermocline.serving.http.guard import ALLOWANCE
+from thermocline.serving.http.noted import noted_in
 from thermocline.serving.read.encode import FORMATS, Chunk, encoded
 from thermocline.serving.store import measures
 from thermocline.serving.tail.feed import Abandoned, IsAbandoned
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from thermocline.serving.hot.refused import RefusedRecords
+    from thermocline.serving.http.guard import Allowance
     from thermocline.serving.http.worker import Worker
     from thermocline.serving.read.extract import Extract
 
@@ -70,8 +74,20 @@ class ExtractResponse(Response):
         self._slots = worker.extract_slots
         self._threads = worker.extract_threads
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Waits for its turn, and streams. Raises `ServerBusy`."""
+        self._noted = noted_in(scope)
+        allowance: Allowance | None = scope.get(ALLOWANCE)
+        # Before its turn: who waits counts, so that one client can't fill the line.
+        held = (
+            nullcontext()
+            if allowance is None
+            else allowance.rates.extract(allowance.identity, allowance.limits)
+        )
+        with held:
+            await self._in_turn(receive, send)
+
+    async def _in_turn(self, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_disconnected(receive))
         try:
             async with self._slots.turn(self._table, gone.done) as is_its_turn:
@@ -109,10 +125,12 @@ class ExtractResponse(Response):
             outcome = "broken off" if gone.done() else "complete"
         finally:
             measures.EXTRACTS.labels(extract.table, outcome).inc()
+            self._noted.rows = extract.rows
             await asyncio.shield(self._close(upcoming, chunks, extract))
 
     def _describe(self, extract: Extract) -> None:
         self.headers[READ_POINT] = extract.read_point.to_header()
+        self._noted.read_point = extract.read_point.to_header().encode()
         self.headers[AGE] = f"{extract.age_seconds:.3f}"
         self.headers[STALE] = str(extract.age_seconds > self._stale_after_seconds).lower()
 

@@ -22,16 +22,17 @@ from thermocline.errors import (
     StorageFailed,
     UnknownTable,
 )
-from thermocline.serving.http.dependencies import Asking, OfWorker, Table
+from thermocline.serving.http.dependencies import Asking, JobsTable, OfWorker
 from thermocline.serving.http.extract_response import READ_POINT
 from thermocline.serving.http.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
 from thermocline.serving.http.openapi import TAKING_A_BODY, problems
 from thermocline.serving.http.requests import JsonRoute
 from thermocline.serving.jobs.files import MANIFEST, FolderFiles
 from thermocline.serving.jobs.job import Job, JobRequest
-from thermocline.serving.jobs.store import JobStore
+from thermocline.serving.jobs.own import OwnJobs
 from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
+from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store.storage import storage_named
 
 if TYPE_CHECKING:
@@ -48,25 +49,14 @@ _REST: Final = re.compile(r"bytes=(\d{1,18})-")
 jobs = APIRouter(route_class=JsonRoute)
 
 
-async def _store(worker: OfWorker, table: Table) -> JobStore:
+async def _store(worker: OfWorker, caller: Asking, table: JobsTable) -> OwnJobs:
     if table.name not in worker.jobs:
         raise ExtractJobsOff(table=table.name)
-    return worker.jobs[table.name]
+    return OwnJobs(worker.jobs[table.name], caller)
 
 
-Store = Annotated[JobStore, Depends(_store)]
+Store = Annotated[OwnJobs, Depends(_store)]
 JobId = Annotated[str, Path(description="The job's id, as you gave it or as the answer to the start says.")]
-
-
-async def _own_job(caller: Asking, store: Store, id: JobId) -> Job:  # noqa: A002
-    """A job of the caller; for others', as if there were none. Raises `NotFound`."""
-    job = await asyncio.to_thread(store.get, id)
-    if not caller.may_see(job.request.caller):  # safety: caller-own-jobs
-        raise NotFound.of_job(store.table, id)
-    return job
-
-
-OwnJob = Annotated[Job, Depends(_own_job)]
 
 
 @jobs.post(
@@ -85,7 +75,9 @@ OwnJob = Annotated[Job, Depends(_own_job)]
         bad=TAKING_A_BODY,
     ),
 )
-async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCreate | None = None) -> Response:
+async def start(
+    caller: Asking, table: JobsTable, store: Store, body: ExtractJobCreate | None = None
+) -> Response:
     """Jobs run one after another. Each writes one file per bucket, all at one read point.
 
     If you give an id, you can repeat the start: it is then the same job.
@@ -97,11 +89,9 @@ async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCrea
         where=body.where,
         format=body.format,
         compression=body.compression,
-        caller=caller.name,
-        scope=caller.scopes.get(table.name),
     )
     definition = table.reader.cold.index.definition
-    await asyncio.to_thread(Selection.of, definition, wanted.wanted(table.name))
+    await asyncio.to_thread(Selection.of, definition, Wanted(columns, body.where, caller=caller))
     return _json(await asyncio.to_thread(store.create, body.id, wanted), 202)
 
 
@@ -112,10 +102,9 @@ async def start(caller: Asking, table: Table, store: Store, body: ExtractJobCrea
     response_model=ExtractJobList,
     responses=problems(UnknownTable, ExtractJobsOff),
 )
-async def list_jobs(caller: Asking, store: Store) -> Response:
+async def list_jobs(store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
-    found = await asyncio.to_thread(store.jobs)
-    shown = [job.shown() for job in found if caller.may_see(job.request.caller)]
+    shown = [job.shown() for job in await asyncio.to_thread(store.jobs)]
     content = msgspec.json.encode({"extracts": shown})
     return Response(content, media_type=JSON)
 
@@ -127,9 +116,9 @@ async def list_jobs(caller: Asking, store: Store) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
-async def describe_job(job: OwnJob) -> Response:
+async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     """The files can be read once the job is complete."""
-    return _json(job)
+    return _json(await asyncio.to_thread(store.get, id))
 
 
 @jobs.delete(
@@ -140,7 +129,7 @@ async def describe_job(job: OwnJob) -> Response:
     response_model=ExtractJobBody,
     responses=problems(UnknownTable, ExtractJobsOff, NotFound),
 )
-async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
+async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
     return _json(await asyncio.to_thread(store.cancel, id), 202)
 
@@ -157,7 +146,6 @@ async def cancel(_: OwnJob, store: Store, id: JobId) -> Response:  # noqa: A002
     },
 )
 async def file(
-    _: OwnJob,
     store: Store,
     id: JobId,  # noqa: A002
     name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],

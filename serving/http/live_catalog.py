@@ -15,7 +15,9 @@ from starlette.responses import Response
 
 from thermocline.errors import ThermoclineError
 from thermocline.rules.read_point import HEADER as READ_AFTER
-from thermocline.serving.http.dependencies import Asking, OfWorker
+from thermocline.serving.http.catalog_problems import PREFIX, catalog_error, catalog_problem
+from thermocline.serving.http.dependencies import Asking, Noting, OfWorker
+from thermocline.serving.http.noted import noted_in
 from thermocline.serving.http.problems import IS_HEAD
 from thermocline.serving.live.channel import Asked
 from thermocline.serving.read.caller import Action
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PREFIX", "live_catalog"]
 
-PREFIX: Final = "/iceberg"
 JSON: Final = "application/json"
 NOT_MODIFIED: Final = 304
 _SEPARATOR: Final = "\x1f"
@@ -46,15 +47,6 @@ _ENDPOINTS: Final = (
 _READ_ONLY: Final = (
     "live tables are read-only: write to the topic that feeds the table, or to the table in its own catalog"
 )
-_TYPES: Final = {
-    401: (401, "NotAuthorizedException"),
-    403: (403, "ForbiddenException"),
-    404: (404, "NoSuchTableException"),
-    410: (404, "NoSuchTableException"),
-    422: (400, "BadRequestException"),
-    503: (503, "ServiceUnavailableException"),
-}
-"""By status of ours, what Iceberg's libraries know."""
 
 
 class _Refused(Exception):
@@ -76,11 +68,10 @@ class _CatalogRoute(APIRoute):
             try:
                 return await handler(request)
             except _Refused as refused:
-                return _error(refused.status, refused.kind, refused.message)
+                return catalog_error(refused.status, refused.kind, refused.message)
             except ThermoclineError as error:
-                status, kind = _TYPES.get(error.status, (error.status, "InternalServerError"))
-                next_steps = f" Next: {error.next}" if error.next else ""
-                return _error(status, kind, f"[{error.code}] {error.what}{next_steps}")
+                noted_in(request.scope).outcome = error.code
+                return catalog_problem(error)
 
         return handle
 
@@ -142,7 +133,7 @@ class _Table(NamedTuple):
     load: str
 
 
-async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -> _Table:
+async def _table(worker: OfWorker, caller: Asking, noted: Noting, namespace: str, table: str) -> _Table:
     """The one that the path names.
 
     Without its namespace, too, it is the table that is missing: then Iceberg's library asks for the table
@@ -152,6 +143,7 @@ async def _table(worker: OfWorker, caller: Asking, namespace: str, table: str) -
     own_name, _, load = table.partition(_AGAIN)
     for name, served in _permitted(worker.tables, caller):
         if name == wanted and _identifier(served)[-1] == own_name:
+            noted.table = served.name
             caller.check_sees_all(served.name, "read the files of it")
             return _Table(served, load)
     raise _no_table(wanted, table)
@@ -196,9 +188,9 @@ async def anything_else(request: Request, path: str) -> Response:
 
 
 def _permitted(tables: Tables, caller: Asking) -> Iterator[tuple[tuple[str, ...], ServedTable]]:
-    """The tables that the caller may read, each with its namespace."""
+    """The tables that the caller may read this way, each with its namespace."""
     for table in tables:
-        if caller.may(Action.READ, table.name):
+        if caller.may(Action.CATALOG, table.name):
             yield _identifier(table)[:-1], table
 
 
@@ -216,8 +208,3 @@ def _no_table(namespace: tuple[str, ...], table: str) -> _Refused:
 
 def _json(content: Any) -> Response:
     return Response(msgspec.json.encode(content), media_type=JSON)
-
-
-def _error(status: int, kind: str, message: str) -> Response:
-    body = {"error": {"message": message, "type": kind, "code": status}}
-    return Response(msgspec.json.encode(body), status, media_type=JSON)

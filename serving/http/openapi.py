@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from fastapi.openapi.utils import get_openapi
 
+from thermocline.bounded import Bounded
 from thermocline.errors import (
     BadParameter,
     BadRequest,
     InternalError,
+    NotPermitted,
     NotReady,
     ReadAfterTimeout,
     UnknownTable,
@@ -21,7 +25,9 @@ from thermocline.rules.definition import PROVENANCE
 from thermocline.rules.nested_types import nullable_schema
 from thermocline.serving.http.models import Problem
 from thermocline.serving.http.requests import ENTITIES_MAX
+from thermocline.serving.read.caller import EVERYONE, Action
 from thermocline.serving.read.encode import PROBLEM_TYPE
+from thermocline.serving.read.sight import sight_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
     from thermocline.errors import ThermoclineError
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.read.caller import Caller, Grant
 
 Document = dict[str, Any]
 
@@ -37,7 +44,17 @@ ANSWERING: Final = (UnknownTable, BadParameter, NotReady, ReadAfterTimeout)
 TAKING_A_BODY: Final = (413, 415)
 """The statuses of a bad request that every request with a body may be."""
 _SCHEMAS: Final = "#/components/schemas/"
-_ROWS, _BATCH, _EXTRACT = (f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract"))
+_ROWS, _BATCH, _EXTRACT, _JOBS, _REFUSED = (
+    f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract", "extracts", "refused")
+)
+_ACTIONS: Final[Mapping[str, Iterable[Action]]] = {
+    _ROWS: (Action.LOOKUP,),
+    _BATCH: (Action.LOOKUP,),
+    _EXTRACT: (Action.EXTRACT, Action.CHANGES),
+    _REFUSED: (Action.ADMIN,),
+}
+_DOCUMENTS_BYTES_MAX: Final = 16 << 20
+"""Of a table, a document takes some tens of kilobytes."""
 
 
 def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[int | str, Document]:
@@ -50,8 +67,10 @@ def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[i
     return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}
 
 
-def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
+def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller = EVERYONE) -> Document:
     """What ``/openapi.json`` answers: each table has paths of its own, with its columns and their types.
+
+    It has those by which the caller may do anything.
 
     Generators of clients name functions and classes by operation ids, tags and schemas; so these are short
     and unique, and what is inside a schema has no title.
@@ -71,7 +90,8 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
             paths[path] = {method: {"tags": ["server"], **one} for method, one in operations.items()}
             continue
         for name, definition in definitions.items():
-            if definition.has_key or path not in (_ROWS, _BATCH):
+            may_ask = any(caller.may(action, name) for action in _actions_of(path))
+            if may_ask and (definition.has_key or path not in (_ROWS, _BATCH)):
                 paths[path.replace("{table}", name)] = {
                     method: _of_table(operation, path, labels[name], definition, schemas)
                     for method, operation in operations.items()
@@ -82,9 +102,40 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable]) -> Document:
     return {**document, "paths": _untitled(paths), "components": {"schemas": components}}
 
 
+class Documents:
+    """What each caller is told of the endpoints: those of their tables alone, with the columns they see."""
+
+    def __init__(self, api: FastAPI, definitions: Mapping[str, LiveTable]) -> None:
+        self._api = api
+        self._definitions = definitions
+        self._kept: Bounded[tuple[tuple[str, Grant], ...], bytes] = Bounded(_DOCUMENTS_BYTES_MAX)
+
+    def of(self, caller: Caller) -> bytes:
+        """JSON."""
+        grants = {name: caller.grant(name) for name in self._definitions if caller.knows(name)}
+        key = tuple(grants.items())
+        found = self._kept.get(key)
+        return self._made(caller, grants, key) if found is None else found
+
+    def _made(self, caller: Caller, grants: Mapping[str, Grant], key: tuple[tuple[str, Grant], ...]) -> bytes:
+        seen = {}
+        for name in grants:
+            with suppress(NotPermitted):  # a grant that does not fit the table
+                seen[name] = sight_of(caller, self._definitions[name]).definition
+        document = msgspec.json.encode(described(self._api, seen, caller))
+        return self._kept.put(key, document, len(document))
+
+
 def operation_id(route: APIRoute) -> str:
     """What a client calls an endpoint."""
     return route.name
+
+
+def _actions_of(path: str) -> Iterable[Action]:
+    """Of which one is needed for a path of a table."""
+    if path.startswith(_JOBS):
+        return (Action.JOBS,)
+    return _ACTIONS.get(path, Action)
 
 
 def _labels(names: Iterable[str]) -> dict[str, str]:

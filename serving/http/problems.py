@@ -8,6 +8,7 @@ into a problem that shows nothing of our insides; the log has the traceback unde
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import time
@@ -30,12 +31,19 @@ from thermocline.errors import (
     RequestError,
     StorageFailed,
     ThermoclineError,
+    TooManyRequests,
+    Unauthenticated,
 )
 from thermocline.process.logs import fields
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS
-from thermocline.serving.http.authentication import Admit, admit_everyone
-from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of
-from thermocline.serving.read.caller import EVERYONE, Credentials
+from thermocline.serving.access.audit import Access, rows_in
+from thermocline.serving.access.connections import Peer
+from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
+from thermocline.serving.http.guard import ALLOWANCE, OPEN, Allowance, Guard
+from thermocline.serving.http.noted import NOTED, VERBS, Noted
+from thermocline.serving.http.pages import guarded
+from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
+from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
 
@@ -44,24 +52,43 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from thermocline.serving.access.audit import AuditLog
+    from thermocline.serving.http.direct import Direct
+
 # What a caller may call a request: enough for a UUID or a trace id, and nothing that could forge a log line.
 REQUEST_ID_FORM: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 # After this, a caller with a retryable problem may try again; a hot tier catches up within seconds.
 RETRY_AFTER_SECONDS: Final = 1
 SERVER_ERROR: Final = 500
+BAD_REQUEST: Final = 400
 # Of a Content-Type that an error quotes, in characters.
 CONTENT_TYPE_MAX: Final = 200
 # What a page of another origin may ask with, and see of an answer beside its body.
 _CORS_METHODS: Final = ("GET", "HEAD", "POST", "DELETE")
-_CORS_HEADERS: Final = ("Thermocline-Read-After", "X-Request-Id", "Content-Type", "Range", "If-Range")
+_CORS_HEADERS: Final = (
+    "Authorization",
+    "Thermocline-Read-After",
+    "X-Request-Id",
+    "Content-Type",
+    "Range",
+    "If-Range",
+)
 _CORS_EXPOSED: Final = (
     *("Thermocline-Read-Point", "Thermocline-Age-Seconds", "Thermocline-Stale", "Thermocline-Refused"),
     *("Thermocline-Refused-Unlisted", "X-Request-Id", "Retry-After", "ETag", "Content-Range"),
 )
 CALLER: Final = "thermocline.caller"
 """Where a request's scope has who asks."""
+PEER: Final = "thermocline.peer"
+"""Where the state of a request's scope has the `Peer` that it comes from."""
 IS_HEAD: Final = "thermocline.is-head"
 """A request's scope has it where only the head of the answer is wanted."""
+_CHALLENGE: Final = 'Bearer realm="thermocline", Basic realm="thermocline"'
+"""A browser asks for a password then, which is the key."""
+_PROBES: Final = frozenset({"/livez", "/readyz", "/version"})
+_UNAUDITED: Final = frozenset({*_PROBES, "/metrics", "/status", "/docs", "/openapi.json"})
+"""By which an operator finds out why the audit log does not take anything."""
+_NOBODY: Final = Caller("nobody", {})
 ROWS_PATH: Final = "/v1/tables/{table}/rows"
 
 Headers = list[tuple[bytes, bytes]]
@@ -84,9 +111,30 @@ def problem_response(error: ThermoclineError, instance: str) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, BadRequest) and error.allowed:
         headers["Allow"] = ", ".join(error.allowed)
-    if error.retryable:
-        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(error, BadRequest) and error.answered == BAD_REQUEST:
+        headers["Connection"] = "close"
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = _CHALLENGE
+    if error.is_retryable:
+        headers["Retry-After"] = str(_retry_after_seconds(error))
     return Response(msgspec.json.encode(_problem(error, instance)), error.status, headers, PROBLEM_TYPE)
+
+
+def _answer_of(error: ThermoclineError, path: str) -> Response:
+    if not path.startswith(f"{PREFIX}/"):
+        return problem_response(error, path)
+    answer = catalog_problem(error)
+    if error.is_retryable:
+        answer.headers["Retry-After"] = str(_retry_after_seconds(error))
+    if isinstance(error, Unauthenticated):
+        answer.headers["WWW-Authenticate"] = _CHALLENGE
+    return answer
+
+
+def _retry_after_seconds(error: ThermoclineError) -> int:
+    """Whole ones; not fewer than the error says itself."""
+    own = error.retry_after_seconds if isinstance(error, TooManyRequests) else RETRY_AFTER_SECONDS
+    return max(math.ceil(own), RETRY_AFTER_SECONDS)
 
 
 def _problem(error: ThermoclineError, instance: str) -> dict[str, Any]:
@@ -104,21 +152,23 @@ def _facts_of(error: ThermoclineError) -> dict[str, Any]:
 class Requests:
     """The app around its endpoints: request ids, metrics, a bound for bodies, and every error as a problem.
 
-    It takes the place of FastAPI's own layers, so those can't be added to. ``known_rows`` gives the answer of
-    a table's ``ROWS_PATH`` to a query string, if it is known without waiting.
+    It takes the place of FastAPI's own layers, so those can't be added to. ``known_rows`` gives a caller
+    the answer of a table's ``ROWS_PATH`` to a query string, if it is known without waiting.
     """
 
     def __init__(
         self,
         api: FastAPI,
-        known_rows: Callable[[str, bytes], bytes | None],
-        admit: Admit = admit_everyone,
+        known_rows: Callable[[Caller, str, bytes], Direct | None],
+        guard: Guard = OPEN,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
     ) -> None:
         self.api = api
+        self.connections = guard.connections
+        self._audit = guard.audit
         self._known_rows = known_rows
-        self._admit = admit
+        self._guard = guard
         self._endpoints = AsyncExitStackMiddleware(api.router)
         self._answer: ASGIApp = self._named
         if cors_origins:  # errors are for pages to read, too
@@ -137,18 +187,28 @@ class Requests:
         scope["app"] = self.api
         if scope["type"] != "http":
             await self._endpoints(scope, receive, send)
+        elif self._is_for_us(scope):
+            await self._answer(scope, receive, guarded(scope, send))
         else:
-            await self._answer(scope, receive, send)
+            await self._named(scope, receive, send)
 
     async def _named(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET", IS_HEAD: True}  # the HTTP server knows, and sends no body
         request_id = _request_id(header_of(scope, "X-Request-Id"))
-        status = 0
+        status, sent, is_whole = 0, 0, False
+        allowance: Allowance | None = None
+        noted = scope[NOTED] = Noted()
+        credentials = self._credentials(scope)
         started = time.perf_counter()
 
         async def send_named(message: Message) -> None:
-            nonlocal status
+            nonlocal status, sent, is_whole
+            if message["type"] == "http.response.body":
+                sent += len(message.get("body", b""))
+                if allowance is not None:
+                    allowance.spend(len(message.get("body", b"")))  # safety: limits-spend
+                is_whole = not message.get("more_body", False)
             if message["type"] == "http.response.start":
                 status = message["status"]
                 _seconds_of(_route(scope)).observe(time.perf_counter() - started)
@@ -156,15 +216,71 @@ class Requests:
             await send(message)
 
         try:
-            scope[CALLER] = self._admit(Credentials(header_of(scope, "Authorization")))
+            self._check_host(scope)  # safety: host-refused
+            allowance = self._judged(scope, credentials)
             await self._endpoints(scope, _bounded(receive), send_named)
         except Exception as error:
             problem = _problem_of(error, scope, request_id)
+            noted.outcome = problem.code
             if status:
                 raise  # the answer has begun: all that is left is to break it off
-            await problem_response(problem, scope["path"])(scope, receive, send_named)
+            await _answer_of(problem, scope["path"])(scope, receive, send_named)
         finally:
             _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
+            if self._audit is not None:
+                is_broken = status != 0 and not is_whole
+                outcome = "broken-off" if is_broken else noted.outcome or "ok"
+                seconds = time.perf_counter() - started
+                access = Access(noted.verb or "", request_id, status, seconds, outcome, size_bytes=sent)
+                self._write(self._audit, access, scope, noted, credentials.address)
+
+    def _write(self, audit: AuditLog, access: Access, scope: Scope, noted: Noted, address: str) -> None:
+        """Hands a request to the audit log, where it reads or changes data, or nobody knows who asked."""
+        caller: Caller | None = scope.get(CALLER)
+        access.verb = noted.verb or VERBS.get(getattr(scope.get("route"), "name", ""), "")
+        if not access.verb and caller is not None:
+            return
+        access.verb = access.verb or "unknown"
+        if caller is not None:
+            access.client, access.key = caller.name, caller.key
+        access.address = address or None
+        access.table = noted.table or self._table(scope) or None
+        access.definition, access.entities = noted.definition, noted.entities
+        access.read_point, access.rows = noted.read_point, noted.rows
+        audit.write(access)
+
+    def _judged(self, scope: Scope, credentials: Credentials) -> Allowance | None:
+        """Who asks, in the scope; what they may still ask for. Raises the error by which they are refused."""
+        scope[CALLER] = caller = self._admitted(scope, credentials)
+        scope[ALLOWANCE] = allowance = self._guard.allowance(caller, credentials)
+        if allowance is not None and scope["path"] not in _PROBES:
+            allowance.take()  # safety: limits-admit
+        if self._audit is not None and scope["path"] not in _UNAUDITED:
+            self._audit.check()  # safety: audited-or-refused
+        return allowance
+
+    def _admitted(self, scope: Scope, credentials: Credentials) -> Caller:
+        """Who asks. A probe may be anybody, and is told no more than anybody."""
+        try:
+            return self._guard.admit(credentials)
+        except Unauthenticated:
+            if scope["path"] in _PROBES:  # safety: probes-tell-nothing
+                return _NOBODY
+            raise
+
+    def _is_for_us(self, scope: Scope) -> bool:
+        return self.connections.is_for_us(headers_of(scope, "Host"))
+
+    def _check_host(self, scope: Scope) -> None:
+        if not self._is_for_us(scope):
+            raise BadRequest.of_host()
+
+    def _credentials(self, scope: Scope) -> Credentials:
+        peer = scope.get("state", {}).get(PEER)
+        if peer is None:  # another server's protocol, which tells only the address
+            peer = Peer((scope.get("client") or ("",))[0])
+        forwarded = headers_of(scope, "X-Forwarded-For")
+        return self.connections.credentials(peer, header_of(scope, "Authorization"), forwarded)
 
     def known(
         self, table: str, query: bytes, given_id: str | None, credentials: Credentials
@@ -174,17 +290,30 @@ class Requests:
         None where the app is to be called: it answers the same, or with a problem. ``given_id`` is what the
         caller calls the request.
         """
-        try:
-            caller = self._admit(credentials)
-        except ThermoclineError:  # which the app meets again
+        caller = self._guard.recognised(credentials)
+        if caller is None or not caller.may(Action.LOOKUP, table):  # safety: direct-admitted
             return None
-        if caller is not EVERYONE and not caller.has_plain_access(table):  # safety: direct-admitted
+        if self._audit is not None and self._audit.problem() is not None:
             return None
         started = time.perf_counter()
-        body = self._known_rows(table, query)
-        if body is None:
+        answer = self._known_rows(caller, table, query)
+        if answer is None:
             return None
-        lines = _ROWS_LINES % (len(body), _request_id(given_id).encode())
+        allowance = self._guard.allowance(caller, credentials)
+        if allowance is not None:
+            if not allowance.try_take():  # safety: direct-limited
+                return None
+            allowance.spend(len(answer.body))
+        body, request_id = answer.body, _request_id(given_id)
+        lines = _ROWS_LINES % (len(body), request_id.encode())
+        if self._audit is not None:
+            seconds = time.perf_counter() - started
+            access = Access("lookup", request_id, 200, seconds, client=caller.name, key=caller.key)
+            access.table, access.address = table, credentials.address or None
+            access.definition, access.entities = answer.look.cold.index.definition, (answer.entity,)
+            access.read_point, access.rows = answer.look.read_point_json, rows_in(answer.rows)
+            access.size_bytes = len(body)
+            self._audit.write(access)  # safety: direct-audited
         tally = self._known_answers.get(table)
         if tally is None:
             tally = Tally(_seconds_of(ROWS_PATH), _answers_of(table, "GET", ROWS_PATH, "200"))

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from thermocline.errors import BadRequest
-from thermocline.serving.http.problems import Requests
+from thermocline.serving.access.connections import Peer
+from thermocline.serving.http.problems import PEER, Requests
 from thermocline.serving.read.caller import Credentials
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ _PLAIN_HEADERS: Final = re.compile(
 )
 _REQUEST_ID: Final = re.compile(rb"^x-request-id: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 _AUTHORIZATION: Final = re.compile(rb"^authorization: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
+_HOST: Final = re.compile(rb"^host: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
+_FORWARDED: Final = re.compile(rb"^x-forwarded-for: ([^\r]*)", re.IGNORECASE | re.MULTILINE)
 
 
 class LookupProtocol(HttpToolsProtocol):
@@ -72,7 +75,8 @@ class LookupProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        self._state = {**app_state}  # that of each request of the connection is a copy of it
+        super().__init__(config, server_state, self._state, _loop)
         assert isinstance(config.app, Requests)
         self._requests = config.app
         self._is_within_request = False
@@ -81,11 +85,15 @@ class LookupProtocol(HttpToolsProtocol):
         self._awaited: TimerHandle | None = None
         self._answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
+        self._peer = Peer()
+        self._said: _PlainHeaders | None = None
+        self._asking: Credentials | None = None
         self._last_answer: ThermoclineError | None = None  # after which the connection ends
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Somebody came, and is to ask for something soon."""
         super().connection_made(transport)
+        self._peer = self._state[PEER] = self._requests.connections.peer(transport)
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -231,12 +239,23 @@ class LookupProtocol(HttpToolsProtocol):
         headers = None if line is None else _plain_headers(head[line.end() :])
         if line is None or headers is None:
             return None
+        if headers is not self._said:  # a client says the same each time
+            self._said, self._asking = headers, self._credentials(headers)
+        if self._asking is None:
+            return None
         table, query = line.groups()
-        known = self._requests.known(table.decode(), query, headers.request_id, headers.credentials)
+        known = self._requests.known(table.decode(), query, headers.request_id, self._asking)
         if known is None:
             return None
         own, body = known
         return b"".join([STATUS_LINE[200], self._default_lines(), own, b"\r\n", body])
+
+    def _credentials(self, headers: _PlainHeaders) -> Credentials | None:
+        """Who asks; None where the request is for another host, which the app says."""
+        connections = self._requests.connections
+        if not connections.is_for_us(headers.hosts):  # safety: direct-host
+            return None
+        return connections.credentials(self._peer, headers.authorization, headers.forwarded)
 
     def _default_lines(self) -> bytes:
         """Those of all answers; uvicorn makes a new list of them each second."""
@@ -249,10 +268,12 @@ class LookupProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeaders:
-    """``request_id`` is what the caller calls the request, ``credentials`` say who asks."""
+    """``request_id`` is what the caller calls the request; the others are headers as they came."""
 
     request_id: str | None
-    credentials: Credentials
+    authorization: str | None
+    hosts: tuple[str, ...]
+    forwarded: tuple[str, ...]
 
 
 @lru_cache(HEADERS_KEPT_MAX)  # a client sends the same ones each time
@@ -261,8 +282,11 @@ def _plain_headers(block: bytes) -> _PlainHeaders | None:
     if _PLAIN_HEADERS.fullmatch(block) is None:
         return None
     given, said = _REQUEST_ID.search(block), _AUTHORIZATION.search(block)
-    credentials = Credentials(said[1].decode() if said else None)
-    return _PlainHeaders(given[1].decode() if given else None, credentials)
+    hosts, forwarded = (
+        tuple(value.decode() for value in header.findall(block)) for header in (_HOST, _FORWARDED)
+    )
+    authorization = said[1].decode() if said else None
+    return _PlainHeaders(given[1].decode() if given else None, authorization, hosts, forwarded)
 
 
 def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -65,6 +65,12 @@ def header_of(scope: Scope, name: str) -> str | None:
     return None
 
 
+def headers_of(scope: Scope, name: str) -> list[str]:
+    """All headers of that name, in their order."""
+    wanted = name.lower().encode()
+    return [value.decode("latin-1") for given, value in scope["headers"] if given == wanted]
+
+
 def entity_of_query(definition: LiveTable, query: bytes) -> Entity:
     """The entity that a query string names. Raises as ``entity_of``."""
     return entity_of(definition, _parameters(query))

@@ -21,11 +21,15 @@ from thermocline.rules.read_point import (
     includes,
     parse_read_after,
 )
+from thermocline.serving.cold.entity_rows import NO_ROWS
 from thermocline.serving.cold.threads import ReadingThreads
 from thermocline.serving.hot.disk_room import disk_room
+from thermocline.serving.hot.refused import RefusedRecords
 from thermocline.serving.http.extract_slots import ExtractSlots
+from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.jobs.job import State
 from thermocline.serving.jobs.runner import stores
+from thermocline.serving.read.sight import Sights
 from thermocline.serving.store import measures
 from thermocline.serving.store.storage import storage_named
 from thermocline.serving.tail.refreshing import Refreshes, pause_between
@@ -53,6 +57,8 @@ PARTITION_SECONDS_MAX: Final = 4.0
 LOCAL_READS_MAX: Final = 2
 # Of files in a store: a read waits for its request alone.
 STORE_READS_MAX: Final = 4
+# Of rows that are looked through on the event loop: half a millisecond.
+ROWS_BYTES_AT_ONCE: Final = 32_768
 # Entities whose rows are waited for, a batch's all at once: a second's work where nothing is in memory. More
 # would only wait longer than their callers do.
 COLD_WAITING_MAX: Final = 1_000
@@ -74,11 +80,18 @@ class Worker:
     """One per API process; all methods run on the event loop, and none reads a file there."""
 
     def __init__(
-        self, tables: Tables, settings: ServingSettings, io: PyArrowFileIO, live: LiveChannel | None = None
+        self,
+        tables: Tables,
+        settings: ServingSettings,
+        io: PyArrowFileIO,
+        live: LiveChannel | None = None,
+        guard: Guard = OPEN,
     ) -> None:
         """``io`` reaches the store of extract jobs; ``live`` asks for snapshots as of now."""
         self.tables = tables
         self.live = live
+        self.sights = Sights()
+        self.guard = guard
         self._settings = settings
         self.stale_after_seconds = settings.stale_after_seconds
         # One makes a part, another one may still close an extract that is over.
@@ -136,12 +149,43 @@ class Worker:
     async def looked_up(
         self, caller: Caller, reader: TableReader, entities: Sequence[Entity]
     ) -> tuple[Look, list[JsonRows]]:
-        """As ``TableReader.lookup``, without reading files on the event loop.
+        """As ``TableReader.lookup``, without reading files on the event loop; what the caller sees of it.
 
         Raises `ServerBusy` where files are to be read, and too many wait for that already; `NotPermitted`
-        where the caller does not see all rows.
+        where the caller's grant does not fit the table.
         """
-        caller.check_sees_all(reader.name, "look up rows of it")
+        if caller.sees_all(reader.name):
+            return await self._looked_up(reader, entities)
+        sight = self.sights.of(caller, reader.cold.index.definition)
+        # Nothing of an entity that is not theirs is looked at, so that not even the time tells of it.
+        seen = [entity for entity in entities if sight.may_see(entity)]
+        look, found = await self._looked_up(reader, seen)
+        sight = self.sights.of(caller, look.cold.index.definition)  # it may have just been altered
+        distinct = {entity.prefix: one for entity, one in zip(seen, found, strict=True)}
+        if sum(map(len, distinct.values())) <= ROWS_BYTES_AT_ONCE:
+            rows = {prefix: sight.rows(one) for prefix, one in distinct.items()}
+        else:  # others are answered meanwhile
+            rows = await asyncio.to_thread(
+                lambda: {prefix: sight.rows(one) for prefix, one in distinct.items()}
+            )
+        return look, [rows.get(entity.prefix, NO_ROWS) for entity in entities]
+
+    def refused(
+        self,
+        caller: Caller,
+        reader: TableReader,
+        look: Look,
+        wanted: Mapping[tuple[str, int], int],
+        results: Sequence[JsonRows],
+    ) -> RefusedRecords:
+        """As ``TableReader.refused``; none for who sees a part, since it isn't known whose they are."""
+        if not caller.sees_all(reader.name):  # safety: sight-refused
+            return RefusedRecords()
+        return reader.refused(look, wanted, results)
+
+    async def _looked_up(
+        self, reader: TableReader, entities: Sequence[Entity]
+    ) -> tuple[Look, list[JsonRows]]:
         look = reader.look(entities)
         found = (reader.cached_rows(look.cold, entity) for entity in entities)
         cold = [rows for rows in found if rows is not None]

@@ -9,12 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from thermocline.errors import BadParameter
-from thermocline.serving.read.caller import EVERYONE, Caller
+from thermocline.serving.read.caller import EVERYONE, WHOLE, Action, Caller, Grant, Part
 from thermocline.serving.read.encode import CODINGS, FORMATS
 from thermocline.serving.read.wanted import Wanted
 
 # A name in a folder on any system, and in a URL as it is.
 ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+# A caller's own begins with 17 characters more, which tell callers apart.
+STORED_ID_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,116}")
 # What the runner calls files; a manifest that is read back may come from a store that others can write to.
 _FILE_FORM: Final = re.compile(r"bucket-[0-9]{5,}(\.[a-z0-9]+)+")
 _EXTENSIONS: Final = {"gzip": ".gz", "zstd": ".zst"}
@@ -43,13 +45,13 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "parquet"
     compression: str | None = None
     caller: str = EVERYONE.name
-    scope: str | None = None
-    """Of the caller: which rows they saw when they asked; None for all."""
+    part: Part = WHOLE
+    """Of the table, which the caller saw when they asked."""
 
     def wanted(self, table: str) -> Wanted:
         """As an extract of the table takes it: what the caller could see when they asked."""
-        scopes = {} if self.scope is None else {table: self.scope}
-        return Wanted(self.columns, self.where, caller=Caller(self.caller, scopes=scopes))
+        grant = Grant(frozenset({Action.JOBS}), self.part)
+        return Wanted(self.columns, self.where, caller=Caller(self.caller, {table: grant}))
 
     @property
     def extension(self) -> str:
@@ -112,7 +114,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self) -> dict[str, Any]:
         """As the API has it."""
         shown: dict[str, Any] = msgspec.to_builtins(self)
-        del shown["left"], shown["request"]["caller"], shown["request"]["scope"]
+        del shown["left"], shown["request"]["caller"], shown["request"]["part"]
         totals = {"rows": sum(one.rows for one in self.files), "bytes": sum(one.bytes for one in self.files)}
         return {**shown, **totals}
 

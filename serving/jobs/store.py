@@ -20,7 +20,7 @@ from thermocline.errors import BadParameter, ExtractJobUnusable, NotFound, Serve
 from thermocline.process.logs import fields
 from thermocline.serving.hot.file_version import file_version
 from thermocline.serving.jobs.files import CANCEL, JOB, MANIFEST, FolderFiles, ObjectFiles, replace_file
-from thermocline.serving.jobs.job import ID_FORM, Job, JobRequest, Manifest, State
+from thermocline.serving.jobs.job import STORED_ID_FORM, Job, JobRequest, Manifest, State
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -67,8 +67,8 @@ class JobStore:
         """
         request.check()
         job_id = job_id or uuid4().hex
-        if ID_FORM.fullmatch(job_id) is None:  # safety: job-id-form
-            raise BadParameter(name="id", problem=f"it must match {ID_FORM.pattern}")
+        if STORED_ID_FORM.fullmatch(job_id) is None:  # safety: job-id-form
+            raise BadParameter(name="id", problem=f"it must match {STORED_ID_FORM.pattern}")
         if not self._folder(job_id).exists():
             self._check_room()
             now_ms = self._clock.now_ms()
@@ -82,7 +82,7 @@ class JobStore:
 
     def get(self, job_id: str) -> Job:
         """Raises `NotFound`."""
-        if ID_FORM.fullmatch(job_id) is not None:
+        if STORED_ID_FORM.fullmatch(job_id) is not None:
             with suppress(FileNotFoundError):
                 return msgspec.json.decode((self._folder(job_id) / JOB).read_bytes(), type=Job)
         raise NotFound.of_job(self.table, job_id)

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
+from thermocline.process.tls import TLS_ERRORS, pinned_context
 from thermocline.serving.process.forked import Forked
 from thermocline.serving.store.back_off import BackOff
 
@@ -101,8 +103,11 @@ class Children:
         self._children = list(children)
         self._leaving: list[tuple[Forked, float]] = []  # with when each is killed
 
-    def watch(self, url: str, reload: Reload = lambda: None) -> None:
-        """Keeps the children running until the process is told to stop; SIGHUP calls ``reload``."""
+    def watch(self, url: str, reload: Reload = lambda: None, certificate: Path | None = None) -> None:
+        """Keeps the children running until the process is told to stop; SIGHUP calls ``reload``.
+
+        At ``url`` they are asked whether they are ready, by ``https`` with that certificate.
+        """
         stop, is_reload_due = threading.Event(), threading.Event()
         has_terminal = _has_terminal()
         with _handled({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: is_reload_due}):
@@ -115,11 +120,11 @@ class Children:
                         return
                     if (wanted := reload()) is not None:
                         self._replace(wanted, stop)
-                if not is_announced and is_ready(url):
+                if not is_announced and is_ready(url, certificate):
                     log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
                     is_announced, overdue_at = True, math.inf
                 if self._clock.monotonic() > overdue_at:
-                    problems = _unready(url) or ["no API process answers"]
+                    problems = _unready(url, certificate) or ["no API process answers"]
                     log.warning("the server is not ready", extra=fields(problems="; ".join(problems)))
                     overdue_at = math.inf
                 stop.wait(WATCH_SECONDS)
@@ -232,23 +237,26 @@ def _kill(process: Forked) -> None:
     process.send(signal.SIGKILL)
 
 
-def is_ready(url: str) -> bool:
+def is_ready(url: str, certificate: Path | None = None) -> bool:
     """Whether a worker of the server says that it is."""
-    return _asked(url, "/readyz") is not None
+    return _asked(url, certificate, "/readyz") is not None
 
 
-def _unready(url: str) -> list[str]:
+def _unready(url: str, certificate: Path | None) -> list[str]:
     """Which tables are not ready, and why; empty where no worker says so."""
     try:
-        tables = json.loads(_asked(url, "/status") or b"{}").get("tables", {})
+        tables = json.loads(_asked(url, certificate, "/status") or b"{}").get("tables", {})
     except ValueError:
         return []
     return [str(one.get("problem", name)) for name, one in tables.items() if not one.get("ready")]
 
 
-def _asked(url: str, path: str) -> bytes | None:
+def _asked(url: str, certificate: Path | None, path: str) -> bytes | None:
     """What a worker of the server answers; None where it is not well, or none does."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=1)
+    try:
+        connection = _connection(urlsplit(url).netloc, certificate)
+    except TLS_ERRORS:  # they are being replaced
+        return None
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -257,3 +265,9 @@ def _asked(url: str, path: str) -> bytes | None:
         return None
     finally:
         connection.close()
+
+
+def _connection(address: str, certificate: Path | None) -> http.client.HTTPConnection:
+    if certificate is None:
+        return http.client.HTTPConnection(address, timeout=1)
+    return http.client.HTTPSConnection(address, timeout=1, context=pinned_context(certificate))

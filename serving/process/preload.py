@@ -16,6 +16,7 @@ import thermocline.serving.cold.ahead
 import thermocline.serving.http.app
 import thermocline.serving.http.protocol
 import thermocline.serving.jobs.runner
+import thermocline.serving.process.listening
 import thermocline.serving.tail.tailers  # noqa: F401
 
 # Forks share what nobody writes to, and looking for garbage writes to all that it looks at.

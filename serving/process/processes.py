@@ -11,27 +11,30 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import PortTaken, ThermoclineError
+from thermocline.errors import ConfigInvalid, PortTaken, ThermoclineError
 from thermocline.process import logs
+from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.masking import remember
 from thermocline.process.title import set_title
+from thermocline.process.tls import TLS_ERRORS
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
-from thermocline.serving.process.children import DRAIN_SECONDS, listening_file
+from thermocline.serving.process.children import listening_file
 from thermocline.serving.store.layout import LIVE_SOCKET
+from thermocline.settings import problems_of_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.access.certificates import Certificates
+    from thermocline.serving.http.guard import Guard
     from thermocline.settings import Settings
 
-# Connections that wait to be accepted; a burst of clients, not a queue of requests.
-BACKLOG: Final = 2_048
 # A peer that takes nothing of an answer for so long is cut off, with what is kept for it.
 UNTAKEN_SECONDS_MAX: Final = 120.0
 LOWEST_PRIORITY: Final = 19
@@ -73,45 +76,75 @@ def run_tailers(served: Served, names: tuple[str, ...]) -> None:
 
 def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     """An API process."""
-    import uvicorn  # noqa: PLC0415  # the parent needs none of these
-
     from thermocline.serving.http.app import create_app  # noqa: PLC0415
-    from thermocline.serving.http.protocol import LookupProtocol  # noqa: PLC0415
     from thermocline.serving.jobs.files import store_io  # noqa: PLC0415
     from thermocline.serving.live.channel import LiveChannel  # noqa: PLC0415
+    from thermocline.serving.process.listening import WorkerServer  # noqa: PLC0415
     from thermocline.serving.read.tables import open_tables  # noqa: PLC0415
 
     _become_child(served, lambda: sys.exit(0))
     settings = served.settings
     tables = open_tables(settings, served.definitions, served.since)
     live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
-    app = create_app(tables, settings.serving, store_io(settings.catalog), live=live)
+    certificates = _certificates(settings)
+    app = create_app(
+        tables, settings.serving, store_io(settings.catalog), _guard(settings, certificates), live
+    )
+
+    def note_listening() -> None:
+        listening_file(Path(os.environ[MULTIPROCESS_FOLDER]), os.getpid()).touch()
+
     # What lives as long as the process: to look through it stops all for a tenth of a second, each time.
     gc.collect()
     gc.freeze()
-    config = uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=LookupProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-    )
-
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            listening_file(Path(os.environ[MULTIPROCESS_FOLDER]), os.getpid()).touch()
-
     # A socket of its own: the kernel spreads connections over those of a port that listen, and passes over a
     # dead worker's. Of a socket that all share, the first worker to wake would accept a whole burst. uvicorn
     # listens once the app has started up, so no connection waits for a worker that can't answer yet.
     sockets = [bound(address, socket.SO_REUSEPORT, socket.SO_REUSEADDR)]
-    Server(config).run(sockets=sockets)
+    WorkerServer(app, certificates, note_listening).run(sockets=sockets)
+
+
+def _certificates(settings: Settings) -> Certificates | None:
+    """What it speaks TLS with. Ends the process where that can't be used."""
+    from thermocline.serving.access.certificates import Certificates  # noqa: PLC0415
+
+    try:
+        return Certificates.of(settings.serving)
+    except TLS_ERRORS:  # the files were replaced since the server started
+        problems = list(problems_of_tls(settings.serving))
+        log.error("no API process: its certificate can't be used", extra=fields(problems=problems))  # noqa: TRY400
+        sys.exit(ConfigInvalid.exit_code)
+
+
+def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
+    """What stands before the endpoints by these settings."""
+    from thermocline.serving.access.admission import Admission  # noqa: PLC0415
+    from thermocline.serving.access.audit import open_audit_log  # noqa: PLC0415
+    from thermocline.serving.access.clients_file import ClientsFile  # noqa: PLC0415
+    from thermocline.serving.access.connections import Connections  # noqa: PLC0415
+    from thermocline.serving.access.limits import Limits, RateLimits  # noqa: PLC0415
+    from thermocline.serving.http.guard import Guard  # noqa: PLC0415
+
+    audit, path = open_audit_log(settings), settings.serving.clients_file
+    connections = Connections.of(settings.serving)
+    problems = [] if audit is None else [audit.problem]
+    if certificates is not None:
+        problems.append(certificates.told)
+    serving, rates = settings.serving, None
+    if path is not None or serving.limits != Limits():
+        rates = RateLimits(Path(os.environ[MULTIPROCESS_FOLDER]), serving.workers, SystemClock())
+    guard = Guard(audit=audit, problems=problems, connections=connections, rates=rates, limits=serving.limits)
+    if path is None:
+        return guard
+    file = ClientsFile(path)
+    admission = Admission(file, SystemClock(), rates)
+    return replace(
+        guard,
+        admit=admission,
+        recognise=admission.recognised,
+        tended=[admission.tend_forever],
+        problems=[*problems, admission.told],
+    )
 
 
 def run_live(served: Served) -> None:

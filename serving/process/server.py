@@ -26,6 +26,8 @@ from thermocline.process.logs import fields
 from thermocline.process.private_folder import temporary_folder
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.serving.access.clients import read_clients
+from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
 from thermocline.serving.process.children import Child, Children, listening_file
 from thermocline.serving.process.processes import (
@@ -41,7 +43,7 @@ from thermocline.serving.process.state_dir import held_state_dir, make_state_fol
 from thermocline.serving.store.layout import SPILL
 from thermocline.serving.tail.follower import problem_of
 from thermocline.serving.tail.tailer_status import forget_status
-from thermocline.settings import problems_of_exposure
+from thermocline.settings import problems_of_exposure, problems_of_tls
 
 if TYPE_CHECKING:
     from thermocline.process import logs
@@ -64,14 +66,19 @@ def serve(
     configuration is read again (``read_again``), and its tables are served from then on.
 
     Raises:
-        ConfigInvalid: other machines could reach it, and the configuration doesn't allow that.
+        ConfigInvalid: other machines could reach it, and nobody says who may ask; or the clients file or the
+            certificate is wrong.
         PortTaken: it can't listen there.
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or none of the tables can be served.
     """
     serving = settings.serving
-    if problems := tuple(problems_of_exposure(serving)):
+    if problems := (*problems_of_exposure(serving), *problems_of_tls(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
+    if serving.clients_file is not None:
+        read_clients(serving.clients_file)
+    if settings.audit.sink != "off":
+        hash_key(settings.audit.hash_key_file)
     with ExitStack() as held:
         port = held.enter_context(reserved(serving.host, serving.port))
         held.enter_context(held_state_dir(serving.state_dir, settings.tables))
@@ -92,7 +99,7 @@ def serve(
             return None if again is None else _children(again, places)
 
         try:
-            children.watch(serving.url, reload)
+            children.watch(serving.url, reload, serving.tls_certificate)
         finally:
             children.stop()
     log.info("server stopped")

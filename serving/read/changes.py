@@ -17,6 +17,7 @@ import pyarrow as pa
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.definition import Column
 from thermocline.serving.read.extract import BATCH_ROWS, Extract, conformed
+from thermocline.serving.where.expression import expression_of
 
 if TYPE_CHECKING:
     from thermocline.rules.seam import Seam
@@ -64,7 +65,7 @@ class Changes(Extract):
     ) -> Iterator[pa.RecordBatch]:
         if not prepared.changed:
             return
-        connection.register("changed", prepared.changed)
+        connection.register("changed", self._seen_keys(connection, prepared.changed))
         upserted = [self._key_schema.empty_table()]
         for batch in super()._bucket(connection, prepared):
             if self._definition.merging.is_keyed:
@@ -79,6 +80,14 @@ class Changes(Extract):
         winners = self._hot.scan(bucket, self._since)  # safety: since-seam
         keys = [self._keys(batch) for batch in winners.to_batches(BATCH_ROWS)]
         return pa.Table.from_batches(keys, self._key_schema)
+
+    def _seen_keys(self, connection: duckdb.DuckDBPyConnection, changed: pa.Table) -> pa.Table:
+        """Those of rows that the caller may see: that another one is gone is not for them."""
+        scope = self._selection.scope
+        if scope is None or not self._definition.has_key:
+            return changed
+        # safety: changes-in-scope
+        return connection.from_arrow(changed).filter(expression_of(scope, self._names)).to_arrow_table()
 
     def _cold_select(self, files: Sequence[ColdFile], number: int, without: str = "deleted") -> str:
         select = super()._cold_select(files, number, without)

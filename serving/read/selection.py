@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from thermocline.errors import BadParameter
+from thermocline.errors import BadParameter, NotPermitted
 from thermocline.rules.definition import PROVENANCE
-from thermocline.serving.read.caller import Action
+from thermocline.serving.read.sight import sight_of
 from thermocline.serving.where.key_range import KeyRange
 from thermocline.serving.where.predicate import Every, columns_of
 from thermocline.serving.where.sql import parse_where
@@ -16,6 +16,7 @@ from thermocline.serving.where.sql import parse_where
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.serving.read.caller import Caller
+    from thermocline.serving.read.sight import Sight
     from thermocline.serving.read.wanted import Wanted
     from thermocline.serving.where.predicate import Predicate
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class Selection:
     """What is `Wanted`, checked against a table's definition.
 
-    ``read`` are the columns, and then those that only the condition looks at.
+    ``read`` are the columns, and then those that only the condition looks at. ``scope`` is
+    true of the rows that the caller sees; the ``predicate`` says so, too.
     """
 
     columns: tuple[str, ...]
@@ -32,6 +34,7 @@ class Selection:
     predicate: Predicate | None
     keys: KeyRange
     limit: int | None
+    scope: Predicate | None = None
 
     @classmethod
     def of(cls, definition: LiveTable, wanted: Wanted) -> Selection:
@@ -42,31 +45,38 @@ class Selection:
             BadParameter: a column is named twice, or none is.
             BadParameter: as `parse_where`; or the limit is negative.
             BadParameter: changes are asked for with a limit, or without a key column.
-            NotPermitted: the caller may not read the table, or asks for changes and sees only some rows.
+            NotPermitted: the caller asks for changes, and the key does not say which rows they see.
         """
-        wanted.caller.check(Action.READ, definition.name)
+        sight = sight_of(wanted.caller, definition)
         if wanted.limit is not None and wanted.limit < 0:
             raise BadParameter(name="limit", problem="it is a number of rows, 0 or more")
-        columns = _columns(definition, wanted.columns)
+        columns = _columns(sight.definition, wanted.columns)
         if wanted.since is not None:
             _check_changes(definition, columns, wanted.limit)
-            # Of a row that they don't see, they would be told that it is gone.
-            wanted.caller.check_sees_all(definition.name, "read changes of it")
+            _check_scope_of_changes(definition, sight, wanted.caller)
         where = wanted.where
-        predicate = parse_where(definition, where) if isinstance(where, str) else where
-        predicate = _within_scope(definition, predicate, wanted.caller)
+        predicate = parse_where(sight.definition, where) if isinstance(where, str) else where
+        predicate = _within(sight, predicate)
         looked_at = () if predicate is None else columns_of(predicate)
         read = tuple(dict.fromkeys((*columns, *looked_at)))
-        return cls(columns, read, predicate, KeyRange.of(definition, predicate), wanted.limit)
+        keys = KeyRange.of(definition, predicate)
+        return cls(columns, read, predicate, keys, wanted.limit, sight.predicate)
 
 
-def _within_scope(definition: LiveTable, predicate: Predicate | None, caller: Caller) -> Predicate | None:
+def _within(sight: Sight, predicate: Predicate | None) -> Predicate | None:
     """The condition, for the rows that a caller sees."""
-    scope = caller.scopes.get(definition.name)
-    if scope is None:
+    seen = sight.predicate
+    if seen is None:
         return predicate
-    seen = parse_where(definition, scope)
     return seen if predicate is None else Every((seen, predicate))  # safety: caller-scope
+
+
+def _check_scope_of_changes(definition: LiveTable, sight: Sight, caller: Caller) -> None:
+    """Makes sure that the key says whether a row is seen: of one that is not, its going must not be told."""
+    if definition.has_key and any(column.name not in definition.key for column, _ in sight.scope):
+        detail = "read changes of it: which rows they see does not follow from the key"
+        # safety: caller-scope-of-changes
+        raise NotPermitted(caller=caller.name, table=definition.name, detail=detail)
 
 
 def _check_changes(definition: LiveTable, columns: Sequence[str], limit: int | None) -> None:

@@ -22,7 +22,9 @@ from thermocline.errors import (
     ForeignSchema,
     ForeignSnapshot,
     NotReady,
+    ReadPointGone,
     TableMissing,
+    TableRestricted,
     ThermoclineError,
     UnknownTable,
 )
@@ -39,7 +41,7 @@ from thermocline.serving.hot.leases import ReaderLease
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.read.answer import age_or_none
-from thermocline.serving.read.caller import Action, Caller
+from thermocline.serving.read.caller import Caller
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.read.private import changes
@@ -65,6 +67,7 @@ PIN_ATTEMPTS: Final = 3
 SEAL_WAIT_SECONDS: Final = 5.0
 _FOUND: Final = (None, ForeignSchema.code, ForeignSnapshot.code)
 """What a look at the catalog met where it found the table."""
+_GONE: Final = "it can't be told any more"
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
@@ -136,6 +139,7 @@ class ServedTable:
         self._leased: ColdIndex | None = None  # the snapshot that the lease names
         self._is_missing = False  # in the catalog
         self._is_gone = False
+        self._is_restricted = False
         self._reader = TableReader(
             self.name,
             snapshots,
@@ -195,7 +199,11 @@ class ServedTable:
         """Raises `TableMissing` when the table was dropped while the server runs.
 
         What is held of it would go on answering as long as its files are there, and never say that it is old.
+        Raises `TableRestricted` when the catalog does not let us read all of it any more.
         """
+        if self._is_restricted:  # safety: restricted-refused
+            identifier, detail = self._definition.identifier, "it has read restrictions by now"
+            raise TableRestricted(table=self.name, identifier=identifier, detail=detail)
         if self._is_gone:  # safety: dropped-refused
             raise TableMissing(table=self.name, identifier=self._definition.identifier)
 
@@ -206,8 +214,10 @@ class ServedTable:
         # Else nobody knows: the tailer has just started, the catalog is down, or whatever else went wrong.
         if problem == TableMissing.code:
             self._is_missing = True
+        elif problem == TableRestricted.code:
+            self._is_restricted = True
         elif "catalog_problem" in said and problem in _FOUND:  # safety: dropped-until-seen
-            self._is_missing = False
+            self._is_missing = self._is_restricted = False
         with suppress(NotReady):  # told to whoever asks
             self._switch()
         # One that was created again under the name is another table, so what is held must be of that first.
@@ -341,7 +351,14 @@ class ServedTable:
         assert self._open_changes is not None
         self.check_exists()
         self._reader.counts.extracts += 1
-        extract = self._open_changes(wanted, is_abandoned)
+        try:
+            extract = self._open_changes(wanted, is_abandoned)
+        except ReadPointGone:
+            if wanted.caller.sees_all(self.name):
+                raise
+            # Its words may be about records of others.
+            # safety: changes-gone-said
+            raise ReadPointGone(table=self.name, detail=_GONE, which="since") from None
         if not extract.read_point.end.at_least(floor):
             extract.close()
             raise NotReady(table=self.name, detail="the log ends before earlier answers did")
@@ -395,11 +412,16 @@ class Tables:
             raise UnknownTable(table=name, known=tuple(self._tables), since=self._since)
         return table
 
+    def known_to(self, caller: Caller) -> Iterator[ServedTable]:
+        """Those with which a caller may do anything."""
+        return (table for table in self if caller.knows(table.name))
+
     def read_by(self, caller: Caller, name: str) -> ServedTable:
-        """The table, for a caller who may read it. Raises `UnknownTable` and `NotPermitted`."""
-        table = self[name]
-        caller.check(Action.READ, name)
-        return table
+        """A table with which a caller may do anything. Raises `UnknownTable`, also where they may not."""
+        if not caller.knows(name) or name not in self._tables:  # safety: caller-unknown-table
+            known = tuple(table.name for table in self.known_to(caller))
+            raise UnknownTable(table=name, known=known, since=self._since)
+        return self._tables[name]
 
     def close(self) -> None:
         """Lets go of all of them."""

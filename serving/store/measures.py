@@ -82,6 +82,13 @@ ROWS_WARMED: Final = Counter(
     ("table",),
     registry=metrics.REGISTRY,
 )
+REQUESTS_LIMITED: Final = Counter(
+    "thermocline_requests_limited",
+    "Requests that were refused because of a limit, by client (address, where none is known) and reason: "
+    "requests, bytes, extracts or failures.",
+    ("client", "reason"),
+    registry=metrics.REGISTRY,
+)
 EXTRACTS: Final = Counter(
     "thermocline_extracts",
     "Streamed extracts that ended, by outcome: complete, broken off, or refused (too many were waiting).",
@@ -92,6 +99,16 @@ EXTRACT_WAIT_SECONDS: Final = Histogram(
     "thermocline_extract_wait_seconds",
     "Time that streamed extracts waited for their turn, in seconds.",
     buckets=(0.1, 1, 5, 15, 60, 300),
+    registry=metrics.REGISTRY,
+)
+AUDIT_RECORDS: Final = Counter(
+    "thermocline_audit_records",
+    "Records written to the audit log.",
+    registry=metrics.REGISTRY,
+)
+AUDIT_LOST: Final = Counter(
+    "thermocline_audit_lost",
+    "Records that the audit log lacks: they waited while it could not be written, and were too many.",
     registry=metrics.REGISTRY,
 )
 EXTRACT_JOBS: Final = Gauge(

@@ -43,7 +43,7 @@ class DuckDB:
 
     name = "DuckDB"
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, key: str | None = None) -> None:
         self._answer = folder / "duckdb-answer.parquet"
         self._process = subprocess.Popen(
             [str(python_with("duckdb-client.txt")), duckdb_reader.__file__],
@@ -51,7 +51,12 @@ class DuckDB:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.run(f"ATTACH '' AS {CATALOG} (TYPE iceberg, ENDPOINT '{url}', AUTHORIZATION_TYPE 'none')")
+        admitted = "AUTHORIZATION_TYPE 'none'" if key is None else f"TOKEN '{key}'"
+        try:
+            self.run(f"ATTACH '' AS {CATALOG} (TYPE iceberg, ENDPOINT '{url}', {admitted})")
+        except EngineFailed:
+            self.stop()
+            raise
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
         """By way of a Parquet file, which keeps every type."""
@@ -79,11 +84,12 @@ class Spark:
 
     name = "Spark"
 
-    def __init__(self, session: SparkSession, url: str) -> None:
+    def __init__(self, session: SparkSession, url: str, key: str | None = None) -> None:
         self._session = session
         catalog = f"spark.sql.catalog.{CATALOG}"
         session.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
-        for name, value in {"type": "rest", "uri": url, "cache-enabled": "false"}.items():
+        admitted = {} if key is None else {"token": key}
+        for name, value in {"type": "rest", "uri": url, "cache-enabled": "false", **admitted}.items():
             session.conf.set(f"{catalog}.{name}", value)
         session.conf.set("spark.sql.shuffle.partitions", "2")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 SIZES = {
+    "access": "--rows 20000 --seconds 1 --rounds 1",
     "busy": "--minutes 0.2 --stock-minutes 0.2 --rows 20000 --rate 200",
     "commits": "--rows 20000 --commits 4 --records 200",
     "day": "--rows 5000 --commits 6 --records 100",

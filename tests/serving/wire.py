@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from thermocline.serving.http.app import create_app
-from thermocline.serving.http.authentication import Admit, admit_everyone
+from thermocline.serving.http.guard import Admit, Guard, admit_everyone
 from thermocline.serving.http.problems import Requests
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -80,7 +80,10 @@ class Connection:
 
 
 def served_app(
-    world: Any, monkeypatch: pytest.MonkeyPatch, admit: Admit = admit_everyone
+    world: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    admit: Admit = admit_everyone,
+    cors_origins: tuple[str, ...] = (),
 ) -> Iterator[SimpleNamespace]:
     """An app over a table, without a server; ``direct`` counts what was answered the short way."""
     for number in range(USERS):
@@ -91,9 +94,8 @@ def served_app(
     world.tail()
     (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
     table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
-    app = create_app(
-        Tables([table]), ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02), admit=admit
-    )
+    settings = ServingSettings(state_dir=world.folder, read_after_seconds_max=0.02, cors_origins=cors_origins)
+    app = create_app(Tables([table]), settings, guard=Guard(admit))
     table.refresh()
     direct: Counter[bool] = Counter()
     known = Requests.known

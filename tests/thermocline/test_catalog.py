@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,13 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.exceptions import ServerError, UnauthorizedError
 
 from thermocline import __version__
-from thermocline.errors import CatalogUnreachable, ConfigInvalid, DefinitionNewer, DependencyMissing
+from thermocline.errors import (
+    CatalogUnreachable,
+    ConfigInvalid,
+    DefinitionNewer,
+    DependencyMissing,
+    TableRestricted,
+)
 from thermocline.iceberg.catalog import (
     DEFINITION_PROPERTY,
     RELEASE_PROPERTY,
@@ -51,6 +60,62 @@ def test_whatever_a_catalog_that_is_away_raises_is_named(error: Exception, detai
     with pytest.raises(CatalogUnreachable) as away:
         load_table(catalog, "profiles", "app.profiles")
     assert away.value.detail == detail
+
+
+@pytest.mark.parametrize(
+    ("restrictions", "detail"),
+    [
+        (None, None),
+        ({}, None),
+        ({"required-column-projections": [], "required-row-filter": None}, None),
+        ({"required-row-filter": {"type": "eq", "term": "id", "value": 1}}, "required-row-filter"),
+        ({"required-column-projections": [{"field-id": 2, "action": "mask-null"}]}, "column-projections"),
+        ({"something-newer": True}, "something-newer"),
+        ([1], r"\[1\]"),
+    ],
+)
+def test_a_table_of_which_the_catalog_hides_a_part_is_refused(
+    tmp_path: Path, restrictions: object, detail: str | None
+) -> None:
+    """Method: what Iceberg's own catalog answers, with what the specification lets it add."""
+    memory = InMemoryCatalog("m", warehouse=f"file://{tmp_path}")
+    memory.create_namespace("app")
+    made = memory.create_table("app.t", DEFINITION.iceberg_schema())
+    answer: dict[str, object] = {
+        "metadata-location": made.metadata_location,
+        "metadata": json.loads(made.metadata.model_dump_json()),
+        "config": {},
+    }
+    if restrictions is not None:
+        answer["read-restrictions"] = restrictions
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_table = self.path.partition("?")[0].endswith("/tables/t")
+            body = json.dumps(answer if is_table else {"defaults": {}, "overrides": {}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            uri = f"http://127.0.0.1:{server.server_port}"
+            catalog = open_catalog(CatalogSettings(type="rest", uri=uri))
+            if detail is None:
+                assert load_table(catalog, "ours", "app.t").metadata.table_uuid == made.metadata.table_uuid
+                return
+            with pytest.raises(TableRestricted, match=detail) as restricted:
+                load_table(catalog, "ours", "app.t")
+            assert (restricted.value.table, restricted.value.identifier) == ("ours", "app.t")
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_a_catalog_whose_package_is_missing_says_how_to_get_it() -> None:

@@ -106,7 +106,7 @@ def test_the_page_has_a_title_and_says_more(error: type[ThermoclineError]) -> No
 def test_the_exit_code_and_the_http_status_are_ours(error: type[ThermoclineError]) -> None:
     assert isinstance(error.exit_code, ExitCode)
     assert error.exit_code is not ExitCode.DONE
-    assert error.http_status in {400, 403, 404, 405, 406, 409, 410, 413, 415, 422, 431, 500, 503}
+    assert error.http_status in {400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 431, 500, 503}
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: error.code)

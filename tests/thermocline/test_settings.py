@@ -683,6 +683,11 @@ def test_a_secret_that_was_loaded_is_hidden_in_any_text_from_then_on(load: Calla
     assert mask_secrets(text) == "refused: **** is wrong"
 
 
+def test_no_password_of_an_address_is_in_a_problem_of_it(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    (problem,) = problems_of("[serving]\ntrusted_proxies = ['http://u:tulip-7@proxy/']\n")
+    assert "http://u:****@proxy/" in problem
+
+
 def test_no_secret_is_in_what_pydantic_says() -> None:
     with pytest.raises(ValueError, match="bootstrap_servers") as caught:
         Settings.model_validate({"kafka": {"client": {"sasl.password": "hunter2"}}, "catalog": {}})
@@ -756,8 +761,8 @@ def test_a_table_without_a_key_says_what_it_needs(problems_of: Callable[..., tup
 )  # fmt: skip
 def test_what_other_machines_reach_is_served_only_where_that_is_said(host: str, is_loopback: bool) -> None:
     problems = list(problems_of_exposure(ServingSettings(host=host)))
-    assert ["expose_without_authentication" in problem for problem in problems] == [True] * (not is_loopback)
-    assert not list(problems_of_exposure(ServingSettings(host=host, expose_without_authentication=True)))
+    assert ["serving.clients_file" in problem for problem in problems] == [True] * (not is_loopback)
+    assert not list(problems_of_exposure(ServingSettings(host=host, clients_file=Path("clients.toml"))))
 
 
 def test_views_of_live_tables_need_a_server_that_has_them(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from thermocline.cli.entry import run
 from thermocline.errors import BadParameter
@@ -121,10 +122,21 @@ def test_live_tables_have_a_catalog_whose_files_are_reached_like_those_of_the_la
         "s3.aws-access-key": "${ENV:TRINO_LAKE_S3_AWS_ACCESS_KEY}",
         "s3.aws-secret-key": "${ENV:TRINO_LAKE_S3_AWS_SECRET_KEY}",
     }
+    files = {"tls_certificate": Path("tls.crt"), "tls_key": Path("tls.key")}
+    secure = with_live.model_copy(update={"serving": serving.model_copy(update=files)})
+    over_tls = properties(trino_files(secure).files["catalog/live.properties"])
+    assert over_tls["iceberg.rest-catalog.uri"] == "https://127.0.0.1:8080/iceberg"
     views = with_live.views.model_copy(update={"live": "now", "live_uri": "https://server/iceberg"})
     elsewhere = trino_files(with_live.model_copy(update={"views": views})).files["catalog/now.properties"]
     assert properties(elsewhere)["iceberg.rest-catalog.uri"] == "https://server/iceberg"
     assert "catalog/live.properties" not in trino_files(SETTINGS).files
+    keyed = with_live.views.model_copy(update={"live_key": SecretStr("thermocline_1_s3cret")})
+    admitted = trino_files(with_live.model_copy(update={"views": keyed}))
+    found = properties(admitted.files["catalog/live.properties"])
+    assert found["iceberg.rest-catalog.security"] == "OAUTH2"
+    assert found["iceberg.rest-catalog.oauth2.token"] == "${ENV:TRINO_LIVE_ICEBERG_REST_CATALOG_OAUTH2_TOKEN}"
+    assert admitted.secrets["TRINO_LIVE_ICEBERG_REST_CATALOG_OAUTH2_TOKEN"] == "thermocline_1_s3cret"
+    assert "s3cret" not in str(admitted.files)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ prints, and its first line is the title of the HTTP problem. Facts never carry a
 
 from __future__ import annotations
 
+from thermocline.errors.audit import AuditUnavailable
 from thermocline.errors.configuration import (
     AlterationRefused,
     ConfigInvalid,
@@ -55,6 +56,8 @@ from thermocline.errors.request import (
     ServerUnreachable,
     SqlRefused,
     SqlTooLarge,
+    TooManyRequests,
+    Unauthenticated,
     UnknownTable,
     refusal,
     unlisted,
@@ -95,11 +98,13 @@ from thermocline.errors.table import (
     TableExists,
     TableHeld,
     TableMissing,
+    TableRestricted,
 )
 
 __all__ = [
     "SAME_COMMAND",
     "AlterationRefused",
+    "AuditUnavailable",
     "BadParameter",
     "BadRequest",
     "CatalogUnreachable",
@@ -151,15 +156,18 @@ __all__ = [
     "TableExists",
     "TableHeld",
     "TableMissing",
+    "TableRestricted",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
+    "TooManyRequests",
     "TopicCompacted",
     "TopicForbidden",
     "TopicMissing",
     "TransactionOpen",
     "TrinoRefused",
     "TrinoUnreachable",
+    "Unauthenticated",
     "UnknownTable",
     "VerdictBad",
     "ViewContended",

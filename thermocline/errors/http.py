@@ -11,13 +11,13 @@ class BadRequest(RequestError):
     """The request is not one that the server takes.
 
     The HTTP status says which rule it breaks: 400, it is not valid HTTP (something between caller and server
-    may have changed it); 404, there is no such path; 405, the path doesn't support the method; 406, none of
-    the formats in its Accept header is supported; 413, its body is too long; 415, its body isn't declared as
-    JSON (without the header Content-Type: application/json, a web page could send it unasked); 431, its
-    request line and headers are too long.
+    may have changed it), or it names another host than those in serving.hosts; 404, there is no such path;
+    405, the path doesn't support the method; 406, none of the formats in its Accept header is supported; 413,
+    its body is too long; 415, its body isn't declared as JSON (without the header Content-Type:
+    application/json, a web page could send it unasked); 431, its request line and headers are too long.
 
     Nothing was read or written. Change the request as the message says. /docs and /openapi.json list all
-    paths, with working requests. After 400 and 431, the server closes the connection, since it can't tell
+    paths, with working requests. After 400 and 431, the server closes the connection, as it may not tell
     where the request ends; requests sent before it are answered first.
     """
 
@@ -45,6 +45,15 @@ class BadRequest(RequestError):
             answered=400,
             problem="the request is not valid HTTP/1.1",
             correction="check the request line and the headers; /docs shows working requests",
+        )
+
+    @classmethod
+    def of_host(cls) -> Self:
+        """A Host header that is not among those that the server answers to."""
+        return cls(
+            answered=400,
+            problem="the server does not answer to the host that the request names",
+            correction="use a name of the server in the URL; whoever runs it lists them in serving.hosts",
         )
 
     @classmethod

@@ -57,11 +57,64 @@ class UnknownTable(Misnaming, RequestError):
         return ", and send the server SIGHUP" if self.since else ""
 
 
+class Unauthenticated(RequestError):
+    """The request does not say who asks, or not so that it can be believed.
+
+    A server with a clients file (serving.clients_file) takes an API key, as `Authorization: Bearer KEY` or as
+    the password of Basic, or what else its file names. A key that is wrong, expired or revoked gets the same
+    answer, so that nobody learns anything by guessing.
+
+    Nothing was read or written. `thermocline client list` shows which keys there are and until when they
+    count, `thermocline client create NAME` makes one. Give it to commands and the Python client as
+    THERMOCLINE_KEY.
+    """
+
+    code = "unauthenticated"
+    http_status = 401
+    _what = "the server does not know who asks: {detail}"
+    _next = "thermocline client list      (where the server runs: which keys there are)"
+
+    detail: str
+    keys_awaited: bool = False
+    """Whether it may know soon: it has not read the keys yet that the token's issuer signs with."""
+
+    @property
+    def is_retryable(self) -> bool:
+        """While keys are awaited."""
+        return self.keys_awaited
+
+
+class TooManyRequests(RequestError):
+    """The caller asks for more than it may.
+
+    A client has limits: requests per second, of which some may come at once; bytes of answers per minute;
+    extracts at once. They are counted over all API processes of a server. If an answer was larger than the
+    bytes of a minute, further requests are refused until they would have sufficed. An address from which
+    credentials failed several times is refused for up to half a minute, whatever it brings.
+
+    Nothing was read or written. Ask again after Retry-After; the Python client, and commands that ask a
+    server, do so by themselves. If the limits are too low, ask whoever runs the server for others.
+    """
+
+    code = "too-many-requests"
+    http_status = 429
+    exit_code = ExitCode.UNAVAILABLE
+    retryable = True
+    _what = "{client} has reached a limit: {detail}."
+    _state = "nothing was read."
+    _next = "ask again in {retry_after_seconds} s, or ask whoever runs the server for higher limits"
+
+    client: str
+    detail: str
+    retry_after_seconds: float
+
+
 class NotPermitted(RequestError):
     """The caller may not do that with the table.
 
-    Who asks is told at the connection. What they may do is in their grants, and which rows they see in their
-    row scope: a read that can't leave out the others is refused.
+    Who asks is told at the connection. What they may do is in their grants (`thermocline client check NAME
+    TABLE` shows them), and so is which rows and columns they see: a read that can't leave out the others is
+    refused.
 
     Nothing was read or written. Ask for another grant, or as somebody else.
     """

@@ -59,6 +59,11 @@ class ThermoclineError(Exception):
         return self.http_status
 
     @property
+    def is_retryable(self) -> bool:
+        """Whether it can go away by itself, by its class or its facts."""
+        return self.retryable
+
+    @property
     def what(self) -> str:
         """What happened, with the facts."""
         return self._worded(self._what)
@@ -114,7 +119,7 @@ class ThermoclineError(Exception):
             "code": self.code,
             "state": self.state,
             "next": self.next,
-            "retryable": self.retryable,
+            "retryable": self.is_retryable,
             **{name: getattr(self, name) for name in self.members},
         }
 

@@ -55,6 +55,28 @@ class TableMissing(TableError):
     identifier: str
 
 
+class TableRestricted(TableError):
+    """The catalog restricts which rows or columns of the table may be read.
+
+    Iceberg REST catalogs can return row filters and column masks with a table, for whoever asks with these
+    credentials. Thermocline reads all of the table's files with the same credentials for everybody, and
+    would show what the catalog hides. So such a table is neither served nor written.
+
+    Nothing was read or written. Let the principal of [catalog] read the whole table, and say in the clients
+    file which client sees what.
+    """
+
+    code = "table-restricted"
+    http_status = 503
+    exit_code = ExitCode.USAGE
+    _what = "the catalog lets us read only a part of table {table} ({identifier}): {detail}."
+    _next = "let the principal of [catalog] read the whole table; then: thermocline config check --connect"
+
+    table: str
+    identifier: str
+    detail: str
+
+
 class TableExists(TableError):
     """The catalog already has a table with that identifier.
 

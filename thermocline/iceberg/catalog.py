@@ -27,6 +27,7 @@ from thermocline.errors import (
     ForeignSnapshot,
     StorageFailed,
     TableMissing,
+    TableRestricted,
     first_line,
 )
 from thermocline.failpoints import failpoint
@@ -144,12 +145,14 @@ def open_catalog(settings: CatalogSettings, may_create: bool = False) -> Catalog
 
 
 def load_table(catalog: Catalog, name: str, identifier: str) -> Table:
-    """The table as it is now. Raises `TableMissing` and `CatalogUnreachable`."""
+    """The table as it is now. Raises `TableMissing`, `TableRestricted` and `CatalogUnreachable`."""
     try:
         failpoint("catalog.load")
         return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableMissing(table=name, identifier=identifier) from error
+    except TableRestricted as error:  # it knows the table by its address alone
+        raise TableRestricted(table=name, identifier=identifier, detail=error.detail) from error
     except _CATALOG_ERRORS as error:
         raise _unreachable(str(catalog.properties.get("uri", "")), error) from error
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from pyiceberg.catalog.rest import RestCatalog
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from thermocline.errors import TableRestricted
+
 if TYPE_CHECKING:
-    from requests import Session
+    from requests import Response, Session
 
 CONNECT_PROPERTY = "rest.client.connection-timeout-ms"
+_RESTRICTIONS = "read-restrictions"
 ANSWER_PROPERTY = "rest.client.socket-timeout-ms"
 # As often as Iceberg's Java library; once more where the answer was lost. What changes something is never
 # asked for again: it may have been done.
@@ -30,7 +35,8 @@ _RETRIES = Retry(
 class BoundedRestCatalog(RestCatalog):
     """With Java's two time-outs for each request, and retries of requests that change nothing.
 
-    PyIceberg itself waits without an end.
+    PyIceberg itself waits without an end. Raises `TableRestricted` where it would read what the catalog
+    hides.
     """
 
     def _create_session(self) -> Session:
@@ -40,6 +46,24 @@ class BoundedRestCatalog(RestCatalog):
         # However it is called, and whatever adapter signs its requests.
         # safety: rest-bounds
         object.__setattr__(session, "request", partial(session.request, timeout=(connect, answer)))
+        session.hooks["response"].append(_check_restrictions)
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=_RETRIES))
         return session
+
+
+def _check_restrictions(response: Response, *_: object, **__: object) -> None:
+    """Refuses a table with restrictions. Source: ``ReadRestrictions`` of the REST catalog specification.
+
+    An empty one restricts nothing, as if it were not there.
+    """
+    if _RESTRICTIONS.encode() not in response.content:  # an answer is too long to be parsed once more
+        return
+    answer = json.loads(response.content)
+    found = answer.get(_RESTRICTIONS) if isinstance(answer, dict) else None
+    if not found:
+        return
+    if not isinstance(found, dict) or any(found.values()):  # safety: rest-restrictions
+        names = ", ".join(sorted(found)) if isinstance(found, dict) else str(found)
+        table = unquote(urlsplit(response.url).path.rpartition("/")[2])
+        raise TableRestricted(table=table, identifier=table, detail=f"{_RESTRICTIONS} has {names}")

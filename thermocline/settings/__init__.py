@@ -13,9 +13,10 @@ does so itself, since pydantic-settings lets an unknown top-level variable pass 
 
 from __future__ import annotations
 
-from thermocline.settings.checks import problems_of_exposure
+from thermocline.settings.checks import problems_of_exposure, problems_of_tls
 from thermocline.settings.load import check_settings, find_file, load_settings
 from thermocline.settings.model import (
+    AuditSettings,
     CatalogSettings,
     IngestSettings,
     KafkaSettings,
@@ -31,6 +32,7 @@ from thermocline.settings.section import PassThrough
 from thermocline.settings.table import TableSettings
 
 __all__ = [
+    "AuditSettings",
     "CatalogSettings",
     "IngestSettings",
     "KafkaSettings",
@@ -47,4 +49,5 @@ __all__ = [
     "find_file",
     "load_settings",
     "problems_of_exposure",
+    "problems_of_tls",
 ]

@@ -19,6 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from thermocline.errors import did_you_mean
+from thermocline.process.tls import TLS_ERRORS, reason_of, server_context
 from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "problems_of_exposure",
     "problems_of_folders",
     "problems_of_places",
+    "problems_of_tls",
 ]
 
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
@@ -74,11 +76,35 @@ def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:
 
 def problems_of_exposure(serving: ServingSettings) -> Iterator[str]:
     """Why the server must not listen there: other machines could read every table."""
-    if not (serving.expose_without_authentication or _is_loopback(serving.host)):  # safety: loopback-only
+    if serving.clients_file is None and not _is_loopback(serving.host):  # safety: loopback-only
         yield (
-            f'serving.host: other machines can reach "{serving.host}", and there is no authentication: '
-            'set serving.expose_without_authentication = true to allow that, or host = "127.0.0.1"'
+            f'serving.host: other machines can reach "{serving.host}", and nobody would have to say who they '
+            'are: set serving.clients_file, and see `thermocline client create`; or host = "127.0.0.1"'
         )
+
+
+def problems_of_tls(serving: ServingSettings) -> Iterator[str]:
+    """Why the server can't speak TLS with the files that it is to do so with."""
+    if serving.tls_certificate is None or serving.tls_key is None:
+        return
+    for name in ("tls_certificate", "tls_key", "tls_client_ca"):
+        path: Path | None = getattr(serving, name)
+        try:
+            if path is not None:
+                path.read_bytes()
+        except OSError as error:
+            yield f"serving.{name}: {path} can't be read: {reason_of(error)}"
+            return
+    try:
+        server_context(serving.tls_certificate, serving.tls_key)
+    except TLS_ERRORS as error:
+        at = f"{serving.tls_certificate} and {serving.tls_key}"
+        yield f"serving.tls_certificate, serving.tls_key: {at} can't be used: {reason_of(error)}"
+        return
+    try:
+        server_context(serving.tls_certificate, serving.tls_key, serving.tls_client_ca)
+    except TLS_ERRORS as error:
+        yield f"serving.tls_client_ca: {serving.tls_client_ca} can't be used: {reason_of(error)}"
 
 
 def _is_loopback(host: str) -> bool:
@@ -116,6 +142,10 @@ def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "serving.state_dir", settings.serving.state_dir
     if settings.serving.extract_jobs_dir is not None:
         yield "serving.extract_jobs_dir", settings.serving.extract_jobs_dir
+    if settings.audit.sink == "file":
+        yield "audit.path", settings.audit.path
+    if settings.audit.sink != "off" and not settings.audit.hash_key_file.exists():
+        yield "audit.hash_key_file", settings.audit.hash_key_file.parent
     warehouse = _local_warehouse(settings.catalog)
     if warehouse is not None:
         yield "catalog.warehouse", warehouse

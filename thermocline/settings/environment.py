@@ -14,17 +14,36 @@ from thermocline.settings.model import Settings
 from thermocline.settings.table import TableSettings
 from thermocline.settings.value_file import FileUnusable, FromFile, value_in
 
-__all__ = ["FILE_SUFFIX", "FILE_VARIABLE", "PREFIX", "Laid", "known_beside", "lay_environment_over"]
+__all__ = [
+    "ACCESS_VARIABLES",
+    "FILE_SUFFIX",
+    "FILE_VARIABLE",
+    "OTHER_VARIABLES",
+    "PREFIX",
+    "Laid",
+    "known_beside",
+    "lay_environment_over",
+]
 
 FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
 PREFIX: Final = "THERMOCLINE_"
 FILE_SUFFIX: Final = "_FILE"
+# By these, commands that ask a server say who asks, and whom they trust (`cli.server_access`).
+ACCESS_VARIABLES: Final = (
+    "THERMOCLINE_KEY",
+    "THERMOCLINE_KEY_FILE",
+    "THERMOCLINE_KEY_OVER_HTTP",
+    "THERMOCLINE_CA_FILE",
+    "THERMOCLINE_CERTIFICATE",
+    "THERMOCLINE_CERTIFICATE_KEY",
+)
 # Variables with our prefix that are not settings.
 OTHER_VARIABLES: Final = frozenset(
     {
         FILE_VARIABLE,
         "THERMOCLINE_CACHE",
         "THERMOCLINE_TRACEBACK",
+        *ACCESS_VARIABLES,
         FAILPOINTS_VARIABLE,
     }
 )

@@ -13,13 +13,14 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigInvalid, did_you_mean
-from thermocline.process.masking import remember
+from thermocline.process.masking import mask_secrets, remember
 from thermocline.settings.checks import (
     problems_of_addresses,
     problems_of_client,
     problems_of_exposure,
     problems_of_folders,
     problems_of_places,
+    problems_of_tls,
 )
 from thermocline.settings.environment import (
     FILE_SUFFIX,
@@ -78,6 +79,7 @@ def check_settings(path: Path | None = None) -> Settings:
     settings, laid = _loaded(file, problems)
     if settings is not None:
         problems += problems_of_exposure(settings.serving)
+        problems += problems_of_tls(settings.serving)
         problems += problems_of_folders(settings)
         problems += problems_of_client(settings.kafka)
     return _without_problems(file, settings, laid.without_contents(problems))
@@ -125,6 +127,7 @@ def _loaded(file: Path, problems: list[str]) -> tuple[Settings | None, Laid]:
             problems += [
                 *_problems_of_tables(settings),
                 *_problems_of_views(settings),
+                *_problems_of_audit(settings),
                 *problems_of_addresses(settings),
                 *problems_of_places(settings),
             ]
@@ -248,7 +251,10 @@ def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
     """Where a name belongs, or which name of its section is meant."""
     from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
 
-    return belongs(place, is_section=is_section) or did_you_mean(place[-1], known_beside(place))
+    known = known_beside(place)
+    if f"{place[-1]}s" in known:  # closer than the same name in another section
+        return did_you_mean(place[-1], known)
+    return belongs(place, is_section=is_section) or did_you_mean(place[-1], known)
 
 
 def _above_columns(place: tuple[str, ...]) -> str:
@@ -270,7 +276,7 @@ def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
 
 def _plain(message: str) -> str:
     """Pydantic's "Input should be a valid integer, unable to ..." as the rest of our sentence."""
-    message = message.removeprefix("Value error, ").partition(" or instance of ")[0]
+    message = mask_secrets(message).removeprefix("Value error, ").partition(" or instance of ")[0]
     message = message.replace("Input should be a valid dictionary", "must be a section")
     return message.replace("Input should be", "must be").replace("String should", "must")
 
@@ -304,23 +310,40 @@ def _problems_of_views(settings: Settings) -> Iterator[str]:
         )
 
 
+def _problems_of_audit(settings: Settings) -> Iterator[str]:
+    topic = settings.audit.topic
+    for name, table in settings.tables.items():
+        if topic and topic in (*table.topics, table.dead_letter_topic):  # safety: audit-own-topic
+            yield f'audit.topic: "{topic}" is a topic of tables.{name} already'
+
+
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     catalog = settings.catalog
     changes = {"uri": _absolute_sqlite(catalog.uri, folder)}
     # A REST catalog's warehouse is a name that the server knows.
     if catalog.type in ("sql", "hive") and catalog.warehouse and not urlsplit(catalog.warehouse).scheme:
         changes["warehouse"] = str(folder / catalog.warehouse)
-    serving = _with_files(settings.serving, folder, "state_dir", "extract_jobs_dir")
+    serving = _with_files(
+        settings.serving,
+        folder,
+        *("state_dir", "extract_jobs_dir", "clients_file", "tls_certificate", "tls_key", "tls_client_ca"),
+    )
     registry = _with_files(settings.registry, folder, "ca_file")
+    audit = _with_files(settings.audit, folder, "hash_key_file", "path")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {
         name: _with_files(table, folder, "key_schema_file", "value_schema_file")
         for name, table in settings.tables.items()
     }
-    catalog = catalog.model_copy(update=changes)
-    return settings.model_copy(
-        update={"catalog": catalog, "registry": registry, "serving": serving, "sql": sql, "tables": tables}
-    )
+    parts = {
+        "catalog": catalog.model_copy(update=changes),
+        "registry": registry,
+        "serving": serving,
+        "audit": audit,
+        "sql": sql,
+        "tables": tables,
+    }
+    return settings.model_copy(update=parts)
 
 
 def _with_files(section: S, folder: Path, *names: str) -> S:

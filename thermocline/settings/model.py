@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from thermocline.errors import UnknownTable
 from thermocline.schemas.registry import SchemaRegistry
+from thermocline.settings.limits import Limits
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
-from thermocline.settings.values import Bytes, Seconds, names_of
+from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
 
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 TAILERS_MAX: Final = 64  # the same holds for them
@@ -22,6 +23,9 @@ EXTRACTS_WAITING_MAX: Final = 1_024
 ROWS_BYTES_MIN: Final = 16_000_000  # below it, four files can't hold the rows of a large entity each
 
 SQL_MEMORY_BYTES_MIN: Final = 50_000_000  # below it, DuckDB can't even sort what fits its buffers
+
+AUDIT_ROTATE_BYTES_MIN: Final = 1_000_000  # below it, a file holds hardly more than what is written at once
+AUDIT_FILES_MAX: Final = 100_000  # each rotation lists them
 
 LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
 
@@ -137,7 +141,10 @@ class LiveCatalogSettings(Section):
 class ServingSettings(Section):
     """The lookup API. ``stale_after_seconds``: the age from which an answer says that it is stale.
 
-    Beyond loopback it is served only with ``expose_without_authentication``: see `problems_of_exposure`.
+    With ``tls_certificate`` it speaks TLS and nothing else. ``hosts`` are the Host headers that it answers
+    to, all where there are none; ``forwarded_from`` are proxies that may say for whom they ask.
+    ``clients_file`` says who may ask, and for what; beyond loopback there has to be one: see
+    `problems_of_exposure`.
     """
 
     host: str = "127.0.0.1"
@@ -155,22 +162,65 @@ class ServingSettings(Section):
     extract_jobs_dir: Path | None = None
     extract_jobs_store: _ObjectStore | None = None
     extract_jobs_retention_hours: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 24.0
-    expose_without_authentication: bool = False
+    clients_file: Path | None = None
+    limits: Limits = Field(default_factory=Limits)
     cors_origins: Annotated[
         tuple[Annotated[str, Field(pattern=r"^(\*|https?://[^/\s]+)$")], ...], BeforeValidator(names_of)
     ] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    forwarded_from: Annotated[tuple[Network, ...], BeforeValidator(names_of)] = ()
+    hosts: Annotated[tuple[HostName, ...], BeforeValidator(names_of)] = ()
     catalog: LiveCatalogSettings = Field(default_factory=LiveCatalogSettings)
 
     @property
     def url(self) -> str:
         """Where a process of this machine reaches it."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104  to be asked
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def scheme(self) -> str:
+        """``https``, or ``http`` where it has no certificate."""
+        return "http" if self.tls_certificate is None else "https"
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: give both, or none")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ValueError("tls_client_ca needs tls_certificate and tls_key: clients show theirs over TLS")
+        return self
 
     @model_validator(mode="after")
     def _check_jobs(self) -> Self:
         if self.extract_jobs_store is not None and self.extract_jobs_dir is None:
             raise ValueError("extract_jobs_store needs extract_jobs_dir, a folder for the jobs' records")
+        return self
+
+
+class AuditSettings(Section):
+    """The audit log of the server: a line for each request that reads or changes data.
+
+    ``path``, ``rotate_bytes`` and ``keep_files`` are of the sink ``file``, ``topic`` is of ``kafka``.
+    ``required``: while the sink takes no records, the server does not answer.
+    """
+
+    sink: Literal["off", "file", "stdout", "kafka"] = "off"
+    required: bool = False
+    hash_key_file: Path = Path("data/audit-hash.key")
+    path: Path = Path("data/audit")
+    rotate_bytes: Annotated[Bytes, Field(ge=AUDIT_ROTATE_BYTES_MIN)] = 100_000_000
+    keep_files: Annotated[int, Field(ge=1, le=AUDIT_FILES_MAX)] = 10
+    topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,249}$")] = ""
+
+    @model_validator(mode="after")
+    def _check_topic(self) -> Self:
+        if self.sink == "kafka" and not self.topic:
+            raise ValueError('sink = "kafka" needs audit.topic')
+        if self.sink == "off" and self.required:
+            raise ValueError('required = true needs a sink: set audit.sink to "file", "stdout" or "kafka"')
         return self
 
 
@@ -184,8 +234,9 @@ class SqlSettings(Section):
 class ViewsSettings(Section):
     """The views in Trino. ``lake``, ``kafka`` and ``live`` are what Trino calls its catalogs.
 
-    ``live`` has the server's live tables, and Trino reaches it at ``live_uri``. ``hot`` is where the live
-    views read hot rows: from Kafka, or from ``serve``, whose live tables they are then.
+    ``live`` has the server's live tables, and Trino reaches it at ``live_uri``, with the API key
+    ``live_key``. ``hot`` is where the live views read hot rows: from Kafka, or from ``serve``, whose live
+    tables they are then.
     """
 
     enabled: bool = False
@@ -197,6 +248,7 @@ class ViewsSettings(Section):
     hot: Literal["kafka", "server"] = "kafka"
     live: Annotated[str, Field(min_length=1)] = "live"
     live_uri: Annotated[str, Field(pattern=r"^https?://[^/@]+/.*$")] | None = None
+    live_key: SecretStr | None = None
     margin_seconds: Seconds = 2.0
 
     @model_validator(mode="after")
@@ -216,6 +268,7 @@ class Settings(Section):
     ingest: IngestSettings = IngestSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     serving: ServingSettings = ServingSettings()
+    audit: AuditSettings = AuditSettings()
     sql: SqlSettings = SqlSettings()
     views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = Field(default_factory=dict)

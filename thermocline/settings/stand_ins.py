@@ -27,6 +27,8 @@ def substitute(tree: dict[str, Any], place: Sequence[str | int]) -> None:
             tree["kafka"] = {**kafka, "bootstrap_servers": "stand-in:9092"}
         case ("catalog",) | ("catalog", "type" | "uri" | "warehouse", *_):
             tree["catalog"] = dict(_CATALOG)
+        case ("audit", "topic", *_):
+            tree["audit"]["topic"] = "stand-in"
         case ("tables", str(name), *rest) if isinstance(tree["tables"].get(name), dict):
             _substitute_in_table(tree["tables"][name], name, rest)
         case ("tables", name, *_):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from ipaddress import ip_network
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from thermocline.rules.column_types import NESTED_SPELLED
 
@@ -14,7 +15,9 @@ __all__ = [
     "Bytes",
     "ColumnText",
     "DeleteText",
+    "HostName",
     "Names",
+    "Network",
     "OnErrorText",
     "Seconds",
     "Start",
@@ -41,6 +44,14 @@ def size_of(value: object) -> object:
 def names_of(value: object) -> object:
     """A tuple of names; a variable holds them with commas between."""
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+def _network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}: it is no address, nor a network such as 10.0.0.0/8") from None
+    return text
 
 
 def _start(value: object) -> object:
@@ -90,6 +101,10 @@ def _on_error(value: object) -> object:
 
 Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(names_of)]
+Network = Annotated[str, AfterValidator(_network)]
+# As a Host header names a machine, without its port; or all names below one.
+_HOST: Final = r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"
+HostName = Annotated[str, Field(pattern=f"^({_HOST})$")]
 Start = Annotated[str, BeforeValidator(_start)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,17 +14,23 @@ import pytest
 from tests.serving.wire import PLAIN, Connection, served_app
 from thermocline.errors import NotPermitted
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.protocol import LookupProtocol
 from thermocline.serving.jobs.job import JobRequest
-from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials
+from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
+from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.tables import ServedTable, Tables
+from thermocline.serving.read.wanted import Wanted
 from thermocline.settings import ServingSettings
 
-READER = Caller("reader", {"profiles": frozenset({Action.READ})})
-SOME = Caller("some", {"profiles": frozenset({Action.READ})}, {"profiles": "user_id = 'u1'"})
-OPERATOR = Caller("operator", {"profiles": frozenset({Action.OPERATE})})
+READING = frozenset({Action.LOOKUP, Action.EXTRACT, Action.CHANGES, Action.JOBS, Action.CATALOG})
+READER = Caller("reader", {"profiles": Grant(READING)})
+SOME = Caller("some", {"profiles": Grant(READING, Part(scope=(("user_id", "u1"),)))})
+BLIND = Caller("blind", {"profiles": Grant(READING, Part(columns=("updated_at",)))})
+OPERATOR = Caller("operator", {"*": Grant(frozenset({Action.ADMIN}))})
 STRANGER = Caller("stranger", {})
-CALLERS = {one.name: one for one in (READER, SOME, OPERATOR, STRANGER, EVERYONE)}
+MISFIT = Caller("misfit", {"profiles": Grant(READING, Part(scope=(("nothing", "1"),)))})
+CALLERS = {one.name: one for one in (READER, SOME, BLIND, OPERATOR, STRANGER, MISFIT, EVERYONE)}
 ROWS = "/v1/tables/profiles/rows?app_id=7&user_id=u1"
 ARROW = "application/vnd.apache.arrow.stream"
 JOBS = "/v1/tables/profiles/extracts"
@@ -57,7 +64,7 @@ def served(
     app = create_app(
         Tables([table]),
         ServingSettings(state_dir=world.folder, extract_jobs_dir=world.folder / "jobs"),
-        admit=admit,
+        guard=Guard(admit),
     )
     table.refresh()
     with client_of(app) as client:
@@ -69,7 +76,7 @@ def served(
             }
             return client.request(method, path, headers=headers, **body)
 
-        yield SimpleNamespace(ask=ask, table=table)
+        yield SimpleNamespace(ask=ask, table=table, world=world)
 
 
 OF_ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -87,13 +94,26 @@ OF_ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize(("method", "path", "body"), OF_ROWS)
-@pytest.mark.parametrize("caller", [STRANGER, OPERATOR], ids=lambda caller: caller.name)
 def test_a_caller_without_a_grant_is_refused(
-    served: SimpleNamespace, method: str, path: str, body: dict[str, Any], caller: Caller
+    served: SimpleNamespace, method: str, path: str, body: dict[str, Any]
 ) -> None:
-    answer = served.ask(caller, method, path, **body)
+    answer = served.ask(OPERATOR, method, path, **body)
+    if path in {"/v1/tables/profiles", "/v1/tables/profiles/refused"}:
+        assert answer.status_code == 200
+        answer = served.ask(READER, "GET", "/v1/tables/profiles/refused")
     assert (answer.status_code, answer.json()["code"]) == (403, "not-permitted")
-    assert answer.json()["detail"] == f"{caller.name} may not read it"
+    assert " may not " in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), OF_ROWS)
+def test_a_table_is_to_who_has_no_grant_on_it_as_if_it_did_not_exist(
+    served: SimpleNamespace, method: str, path: str, body: dict[str, Any]
+) -> None:
+    answers = [served.ask(STRANGER, method, one, **body) for one in (path, path.replace("profiles", "other"))]
+    said = [answer.json() | {"instance": ""} for answer in answers]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert str(said[0]).replace("profiles", "other") == str(said[1])
+    assert "configured: none" in str(said[0]) or said[0]["facts"]["known"] == []
 
 
 def test_a_caller_with_a_grant_reads_and_is_told_of_its_tables_alone(served: SimpleNamespace) -> None:
@@ -102,7 +122,7 @@ def test_a_caller_with_a_grant_reads_and_is_told_of_its_tables_alone(served: Sim
     assert served.ask(STRANGER, "GET", "/v1/tables").json() == {"tables": []}
     assert served.ask(STRANGER, "GET", "/livez").status_code == 200
     assert list(served.ask(OPERATOR, "GET", "/status").json()["tables"]) == ["profiles"]
-    assert served.ask(READER, "GET", "/status").json()["tables"] == {}
+    assert served.ask(READER, "GET", "/status").json() == {"tables": {}, "disk": {}, "problems": []}
     assert served.ask(READER, "GET", "/metrics").json()["code"] == "not-permitted"
     assert served.ask(OPERATOR, "GET", "/metrics").status_code == 200
 
@@ -120,19 +140,118 @@ def test_an_extract_leaves_out_rows_that_the_caller_does_not_see(served: SimpleN
     assert users(SOME, where="user_id = 'u2' OR app_id = 7") == ["u1"]
 
 
-@pytest.mark.parametrize(("method", "path", "body"), [OF_ROWS[0], OF_ROWS[1], OF_ROWS[3]])
-def test_a_read_that_cannot_leave_rows_out_is_refused(
-    served: SimpleNamespace, method: str, path: str, body: dict[str, Any]
+def test_an_entity_outside_the_scope_is_answered_as_one_that_does_not_exist(served: SimpleNamespace) -> None:
+    def rows(user: str, *, key: str = "") -> Any:
+        answer = served.ask(SOME, "GET", f"/v1/tables/profiles/rows?app_id=7&user_id={user}{key}")
+        said = str(answer.json()).replace(user, "?")
+        return answer.status_code, said
+
+    assert served.ask(SOME, "GET", ROWS).json()["rows"][0]["key"] == "a"
+    for _ in range(2):  # also where the caches know it from others
+        assert rows("u2") == rows("u9")
+        assert rows("u2")[1].startswith("{'table': 'profiles', 'rows': []")
+        assert rows("u2", key="&key=a") == rows("u9", key="&key=a")
+        assert rows("u2", key="&key=a")[0] == 404
+        other = served.ask(READER, "GET", "/v1/tables/profiles/rows?app_id=7&user_id=u2")
+        assert [row["key"] for row in other.json()["rows"]] == ["a"]
+
+
+def test_nothing_outside_the_scope_is_looked_at(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = served.ask(SOME, method, path, **body)
-    assert (answer.status_code, answer.json()["code"]) == (403, "not-permitted")
-    assert "only some of its rows" in answer.json()["detail"]
+    looked: list[str] = []
+    reader = served.table.reader
+    look = reader.look
+
+    def noting(entities: Any) -> Any:
+        looked.extend(entity.values[1] for entity in entities)
+        return look(entities)
+
+    monkeypatch.setattr(reader, "look", noting)
+    entities = [{"app_id": 7, "user_id": user} for user in ("u2", "u1", "u9")]
+    answer = served.ask(SOME, "POST", "/v1/tables/profiles/rows:batch", json={"entities": entities})
+    assert [len(one["rows"]) for one in answer.json()["results"]] == [0, 1, 0]
+    assert looked == ["u1"]
 
 
-def test_changes_are_refused_to_who_sees_only_some_rows(served: SimpleNamespace) -> None:
-    read_point = served.ask(READER, "GET", ROWS).json()["read_point"]
-    answer = served.ask(SOME, "POST", "/v1/tables/profiles/extract", json={"since": read_point})
-    assert answer.json()["code"] == "not-permitted"
+def test_who_sees_a_part_is_told_of_no_refused_record(served: SimpleNamespace) -> None:
+    served.world.produce({"app_id": 7, "user_id": "u1", "key": "z"}, {"value": 5})
+    served.world.tail()
+    row = f"{ROWS}&key=z"
+    told = served.ask(READER, "GET", row).json()
+    assert [one["offset"] for one in told["refused"]] == [2]
+    for caller in (SOME, BLIND):
+        answer = served.ask(caller, "GET", row).json()
+        assert (answer["code"], answer["refused"]) == ("row-not-found", [])
+
+
+def test_columns_that_are_not_granted_do_not_exist(served: SimpleNamespace) -> None:
+    def refused(body: dict[str, Any]) -> Any:
+        return served.ask(BLIND, "POST", "/v1/tables/profiles/extract", json=body).json()
+
+    (row,) = served.ask(BLIND, "GET", ROWS).json()["rows"]
+    assert row == {"app_id": 7, "user_id": "u1", "key": "a", "updated_at": "2026-01-02T03:04:05Z"}
+    extract = served.ask(BLIND, "POST", "/v1/tables/profiles/extract", json={})
+    names = pa.ipc.open_stream(extract.content).schema.names
+    assert names == ["app_id", "user_id", "key", "updated_at"]
+    for hidden, unknown in (
+        ({"columns": ["value"]}, {"columns": ["valve"]}),
+        ({"where": "value = 'cold'"}, {"where": "valve = 'cold'"}),
+    ):
+        said = [refused(body) for body in (hidden, unknown)]
+        assert str(said[0]).replace("value", "valve") == str(said[1])
+        assert said[0]["code"] == "bad-parameter"
+    described = served.ask(BLIND, "GET", "/v1/tables/profiles").json()["definition"]
+    assert [column["name"] for column in described["columns"]] == ["app_id", "user_id", "key", "updated_at"]
+    assert sorted(described) == ["columns", "entity", "key"]
+    document = served.ask(BLIND, "GET", "/openapi.json").text
+    assert "updated_at" in document
+    assert '"value"' not in document
+
+
+def test_what_is_described_to_callers_is_theirs_alone(served: SimpleNamespace) -> None:
+    def paths(caller: Caller) -> list[str]:
+        found = served.ask(caller, "GET", "/openapi.json").json()["paths"]
+        return sorted(path for path in found if "profiles" in path)
+
+    assert paths(STRANGER) == []
+    assert paths(OPERATOR) == ["/v1/tables/profiles", "/v1/tables/profiles/refused"]
+    assert "/v1/tables/profiles/rows" in paths(READER)
+    assert "/v1/tables/profiles/refused" not in paths(READER)
+    assert "profiles" not in served.ask(STRANGER, "GET", "/openapi.json").text
+
+
+def test_metrics_and_readiness_name_no_table_that_is_not_the_callers(served: SimpleNamespace) -> None:
+    status = served.world.folder / "tailer.json"
+    status.write_bytes(b'{"catalog_problem": {"code": "table-restricted", "what": "hidden"}}')
+    served.table.refresh()
+    for caller in (STRANGER, READER):
+        ready = served.ask(caller, "GET", "/readyz")
+        assert (ready.status_code, "profiles" in ready.text) == (503, False)
+    assert "profiles" in served.ask(OPERATOR, "GET", "/readyz").text
+    assert "profiles" not in served.ask(STRANGER, "GET", "/metrics").text
+
+
+def test_the_numbers_of_fields_tell_of_no_hidden_column(served: SimpleNamespace) -> None:
+    described = served.ask(BLIND, "GET", "/v1/tables/profiles").json()["definition"]
+    assert described["columns"][-1] == {"name": "updated_at", "type": "timestamptz"}
+
+
+def test_a_grant_that_does_not_fit_the_table_gives_nothing(served: SimpleNamespace) -> None:
+    for method, path, body in OF_ROWS[:3]:
+        answer = served.ask(MISFIT, method, path, **body)
+        assert answer.json()["code"] == "not-permitted"
+        assert "nothing" not in answer.text
+
+
+def test_changes_are_those_of_rows_that_the_caller_sees(served: SimpleNamespace) -> None:
+    caller = replace(SOME, grants={"profiles": Grant(READING, Part(scope=(("value", "cold"),)))})
+    wanted = Wanted(since=served.table.reader.look(()).read_point, caller=caller)
+    with pytest.raises(NotPermitted, match="does not follow from the key"):
+        Selection.of(served.table.definition, wanted)
+    selection = Selection.of(served.table.definition, replace(wanted, caller=SOME))
+    assert selection.scope == selection.predicate
+    assert str(selection.scope).count("Comparison") == 1
 
 
 def test_a_job_is_its_callers_and_reads_what_they_saw(served: SimpleNamespace) -> None:
@@ -144,13 +263,29 @@ def test_a_job_is_its_callers_and_reads_what_they_saw(served: SimpleNamespace) -
         assert served.ask(READER, method, path).json()["code"] == "not-found"
     assert served.ask(READER, "GET", JOBS).json() == {"extracts": []}
     assert served.ask(SOME, "GET", f"{JOBS}/mine").json()["state"] == "queued"
-    assert [job["id"] for job in served.ask(EVERYONE, "GET", JOBS).json()["extracts"]] == ["mine"]
+    (stored,) = [job["id"] for job in served.ask(EVERYONE, "GET", JOBS).json()["extracts"]]
+    assert stored.endswith("-mine")
+    assert served.ask(EVERYONE, "GET", f"{JOBS}/{stored}").json()["state"] == "queued"
+    assert served.ask(READER, "GET", f"{JOBS}/{stored}").json()["code"] == "not-found"
+    narrower = replace(SOME, grants={"profiles": Grant(READING, Part(("value",), (("user_id", "u1"),)))})
+    CALLERS["some"] = narrower  # what the file of the job has is more than they see by now
+    assert served.ask(SOME, "GET", mine).json()["code"] == "not-found"
+    CALLERS["some"] = SOME
     same_id = served.ask(READER, "POST", JOBS, json={"id": "mine"})
-    assert same_id.json()["code"] == "extract-job-unusable"
+    assert (same_id.status_code, same_id.json()["id"]) == (202, "mine")
+    assert served.ask(READER, "GET", mine).json()["created_ms"] == same_id.json()["created_ms"]
+    assert served.ask(SOME, "POST", JOBS, json={"id": "mine"}).status_code == 202
+    changed = served.ask(SOME, "POST", JOBS, json={"id": "mine", "columns": ["key"]}).json()
+    assert (changed["code"], changed["facts"]["job"]) == ("extract-job-unusable", "mine")
+    for wrong in ("", "-x", "a" * 101):
+        assert served.ask(SOME, "POST", JOBS, json={"id": wrong}).json()["code"] == "bad-parameter"
+    unnamed = served.ask(SOME, "POST", JOBS).json()["id"]
+    assert served.ask(SOME, "GET", f"{JOBS}/{unnamed}").status_code == 200
+    assert served.ask(READER, "GET", f"{JOBS}/{unnamed}").status_code == 404
 
 
 def test_the_request_of_a_job_is_for_the_rows_that_its_caller_saw(served: SimpleNamespace) -> None:
-    wanted = JobRequest(caller="some", scope="user_id = 'u1'").wanted("profiles")
+    wanted = JobRequest(caller="some", part=Part(scope=(("user_id", "u1"),))).wanted("profiles")
     with pytest.raises(NotPermitted):
         wanted.caller.check_sees_all("profiles", "look up")
     extract = served.table.extract(wanted, served.table.reader.end())
@@ -167,7 +302,7 @@ def fast(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def test_the_short_way_answers_whom_the_ordinary_one_would(fast: SimpleNamespace) -> None:
     async def drive() -> None:
-        for caller, status in ((READER, 200), (STRANGER, 403), (SOME, 403), (EVERYONE, 200)):
+        for caller, status in ((READER, 200), (STRANGER, 404), (SOME, 200), (OPERATOR, 403), (EVERYONE, 200)):
             connection = Connection(LookupProtocol, fast.app)
             said = f"\r\nAuthorization: Bearer {caller.name}\r\n\r\n"
             for _ in range(2):  # the second time, all that the answer takes is in memory
@@ -176,4 +311,4 @@ def test_the_short_way_answers_whom_the_ordinary_one_would(fast: SimpleNamespace
             connection.end()
 
     asyncio.run(drive())
-    assert fast.direct[True] == 3, "all that are known, of the two who may"
+    assert fast.direct[True] == 5, "all that are known, of the three who may"

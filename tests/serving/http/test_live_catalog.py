@@ -10,9 +10,10 @@ import pytest
 
 from thermocline.errors import CatalogUnreachable, NotReady, ReadPointGone, ThermoclineError
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.guard import Guard
 from thermocline.serving.live.channel import Asked, LiveChannel
 from thermocline.serving.live.maker import Loaded
-from thermocline.serving.read.caller import EVERYONE, Action, Caller
+from thermocline.serving.read.caller import EVERYONE, Action, Caller, Grant, Part
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
 
@@ -46,7 +47,9 @@ def live(new_world: Callable[..., Any], client_of: Callable[..., Any]) -> Iterat
     channel = FakeChannel()
     callers = [EVERYONE]
     settings = ServingSettings(state_dir=world.folder)
-    app = create_app(Tables([table]), settings, live=cast("LiveChannel", channel), admit=lambda _: callers[0])
+    app = create_app(
+        Tables([table]), settings, live=cast("LiveChannel", channel), guard=Guard(lambda _: callers[0])
+    )
     with client_of(app) as client:
         yield SimpleNamespace(client=client, world=world, channel=channel, callers=callers)
 
@@ -155,7 +158,7 @@ def test_a_caller_sees_only_tables_that_are_granted_and_whole(live: SimpleNamesp
     live.callers[0] = Caller("somebody", grants={})
     assert live.client.get("/iceberg/v1/namespaces").json() == {"namespaces": []}
     assert error_of(live.client.get(TABLE)) == (404, "NoSuchTableException")
-    granted = {"profiles": frozenset({Action.READ})}
-    live.callers[0] = Caller("somebody", grants=granted, scopes={"profiles": "app_id = 7"})
+    part = Grant(frozenset({Action.CATALOG}), Part(scope=(("app_id", "7"),)))
+    live.callers[0] = Caller("somebody", grants={"profiles": part})
     assert error_of(live.client.get(TABLE)) == (403, "ForbiddenException")  # the files have all rows
     assert live.channel.asked == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from thermocline.errors import InternalError
+from thermocline.errors import InternalError, NotReady, TooManyRequests
 from thermocline.serving.http.app import create_app
+from thermocline.serving.http.problems import problem_response
 from thermocline.serving.http.requests import BODY_BYTES_MAX
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -197,3 +199,19 @@ def test_only_pages_of_the_origins_in_the_setting_may_read_answers_and_errors(
 def test_what_is_no_origin_is_refused_in_the_setting(origin: str) -> None:
     with pytest.raises(ValidationError):
         ServingSettings(cors_origins=(origin,))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "header"), [(0.001, "1"), (1.0, "1"), (1.001, "2"), (29.2, "30"), (7_200.0, "7200")]
+)
+def test_a_limited_client_is_told_when_to_come_again_in_whole_seconds(seconds: float, header: str) -> None:
+    error = TooManyRequests(client="billing", detail="1 extract at once", retry_after_seconds=seconds)
+    answer = problem_response(error, "/v1/tables/profiles/rows")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, header)
+    problem = json.loads(bytes(answer.body))
+    assert problem["facts"] == {
+        "client": "billing",
+        "detail": "1 extract at once",
+        "retry_after_seconds": seconds,
+    }
+    assert problem_response(NotReady(table="profiles", detail="it begins"), "").headers["Retry-After"] == "1"

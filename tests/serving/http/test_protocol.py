@@ -145,6 +145,8 @@ def _request(chance: random.Random) -> bytes:
     lengths = [one for one in headers if one.startswith("Content-Length")]
     for one in lengths[0 if CHUNKED in headers else 1 :]:  # no parser takes two lengths
         headers.remove(one)
+    if {"Connection: Upgrade", "Upgrade: websocket"} <= set(headers):  # what follows would be no request
+        headers.remove("Upgrade: websocket")
     lines = [f"{method} /v1/tables/{table}/rows?{query} HTTP/{version}", "Host: x", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + _body(headers)
 

@@ -16,11 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
+from tests.certificates import Authority, MountedSecret
 from tests.serving.small_lake import START_SECONDS_MAX, create_table, get, lake_settings, until
 from thermocline.errors import ConfigInvalid, PortTaken, StateDirUnusable, TableMissing
+from thermocline.process.tls import pinned_context
 from thermocline.serving.process import children
 from thermocline.serving.process.children import Child, Children, is_ready
 from thermocline.serving.process.processes import reserved
@@ -129,6 +132,63 @@ def test_children_end_when_the_server_is_killed(running: tuple[Settings, Any]) -
     until(lambda: not _is_alive(status["worker_pid"]) and not _is_alive(status["tailer"]["pid"]))
 
 
+def test_a_server_with_a_certificate_speaks_tls_alone_and_takes_up_another_one(
+    settings: Settings, tmp_path: Path
+) -> None:
+    authority, secret = Authority(tmp_path / "authority"), MountedSecret(tmp_path / "secret")
+    first, second = authority.issue(), authority.issue()
+    secret.show(*first.paths)
+    changes = {"tls_certificate": secret.certificate, "tls_key": secret.key, "hosts": ("lake.example",)}
+    serving = settings.serving.model_copy(update=changes)
+    secure = settings.model_copy(update={"serving": serving})
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(secure,))
+    process.start()
+
+    def ask(path: str, host: str = "lake.example") -> httpx.Response | None:
+        try:
+            known = pinned_context(first.certificate)
+            return httpx.get(f"{serving.url}{path}", verify=known, headers={"Host": host})
+        except httpx.TransportError:
+            return None
+
+    def problems() -> list[str]:
+        answer = httpx.get(f"{serving.url}/status", verify=pinned_context(first.certificate))
+        found: list[str] = answer.json()["problems"]
+        return found
+
+    try:
+        until(lambda: ask("/livez") is not None)
+        refused = ask("/livez", "other.example")
+        assert refused is not None
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad-request")
+        assert get(settings, "/livez") == (0, None), "plain HTTP is closed"
+        assert problems() == []
+        secret.show(second.certificate, first.key)
+        until(lambda: problems() != [])
+        wrong = f"{secret.certificate} and {secret.key}: the key is not that of the certificate"
+        assert problems() == [f"the certificate can't be used, and the one before is: {wrong}"]
+        secret.show(*second.paths)
+        until(lambda: ask("/livez") is None)  # it is known by another one now
+        answer = httpx.get(f"{serving.url}/livez", verify=pinned_context(second.certificate))
+        assert answer.status_code == http.client.OK
+        process.terminate()
+        process.join(START_SECONDS_MAX)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_a_certificate_that_cannot_be_used_is_said_before_anything_starts(
+    settings: Settings, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    changes = {"tls_certificate": authority.issue().certificate, "tls_key": authority.issue().key}
+    serving = settings.serving.model_copy(update=changes)
+    with pytest.raises(ConfigInvalid, match="the key is not that of the certificate"):
+        serve(settings.model_copy(update={"serving": serving}))
+
+
 def test_a_port_in_use_is_said_before_anything_starts(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", settings.serving.port)), pytest.raises(PortTaken):
         serve(settings)
@@ -151,7 +211,7 @@ def test_a_state_folder_that_cannot_be_written_or_is_in_use_is_said_before_anyth
 
 def test_it_does_not_listen_where_other_machines_could_read_everything(settings: Settings) -> None:
     serving = settings.serving.model_copy(update={"host": "0.0.0.0"})
-    with pytest.raises(ConfigInvalid, match="no authentication"):
+    with pytest.raises(ConfigInvalid, match="clients_file"):
         serve(settings.model_copy(update={"serving": serving}))
 
 

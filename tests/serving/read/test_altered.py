@@ -11,12 +11,13 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from thermocline.errors import NotReady, TableMissing
+from thermocline.errors import NotReady, ReadPointGone, TableMissing, TableRestricted
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
+from thermocline.serving.read.caller import EVERYONE, Action, Caller, Grant, Part
 from thermocline.serving.read.entity import entity_of
 from thermocline.serving.read.tables import ServedTable
 from thermocline.serving.read.wanted import Wanted
@@ -292,6 +293,39 @@ def test_a_dropped_table_is_refused_by_name_and_served_again_when_it_is_back(
     status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
     table.refresh()
     assert looked_up(table) == {}
+
+
+def test_a_table_of_which_the_catalog_hides_a_part_is_refused(served: tuple[Any, ServedTable]) -> None:
+    world, table = served
+    status = world.folder / "tailer.json"
+    for said in (b'{"catalog_problem": {"code": "table-restricted"}}', b"{}"):
+        status.write_bytes(said)
+        table.refresh()
+        with pytest.raises(TableRestricted, match="read restrictions"):
+            _ = table.reader
+        assert table.status()["ready"] is False
+    status.write_bytes(b'{"catalog_problem": null, "caught_up_to_start_ends": true}')
+    table.refresh()
+    assert looked_up(table) == {}
+
+
+def test_changes_that_are_gone_are_said_without_words_about_others(
+    served: tuple[Any, ServedTable],
+) -> None:
+    world, before = served
+    detail = "events/0@5 can't be read now (name: somebody's)"
+
+    def gone(*_: object) -> Any:
+        raise ReadPointGone(table=before.name, detail=detail, which="since")
+
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0, open_changes=gone)
+    table.refresh()
+    point = table.reader.look(()).read_point
+    part = Grant(frozenset({Action.CHANGES}), Part(columns=()))
+    for caller, is_told in ((EVERYONE, True), (Caller("some", {table.name: part}), False)):
+        with pytest.raises(ReadPointGone) as raised:
+            table.extract(Wanted(since=point, caller=caller), table.reader.end())
+        assert (raised.value.detail == detail) is is_told
 
 
 def test_metrics_show_whether_the_tailer_follows_the_catalog_and_what_it_may_hold(

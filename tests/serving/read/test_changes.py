@@ -20,6 +20,7 @@ from thermocline.rules.seam import Seam
 from thermocline.serving.cold.manifest import source_of
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.tier import HotTier
+from thermocline.serving.read.caller import Action, Caller, Grant, Part
 from thermocline.serving.read.changes import CHANGE_TYPE, DELETE, UPSERT, Changes
 from thermocline.serving.read.encode import FORMATS, encoded
 from thermocline.serving.read.extract import Extract
@@ -131,6 +132,19 @@ def test_changes_make_the_later_extract_of_the_earlier_one(
         if point.seam == point.end:
             assert _keyed(_changes(world, table, Wanted(since=point))) == {}
         known.append((point, now))
+
+
+def test_changes_in_a_scope_tell_of_no_other_key(served: Callable[..., tuple[Any, ServedTable]]) -> None:
+    world, table = served(PLAIN)
+    point = table.reader.look(()).read_point
+    for user in (f"u{number}" for number in range(40)):  # some of them in the bucket of u1
+        world.produce({"app_id": 7, "user_id": user, "key": "new"}, {"value": "x"})
+        world.produce({"app_id": 7, "user_id": user, "key": "gone"}, None)
+    world.tail()
+    grant = Grant(frozenset({Action.CHANGES}), Part(scope=(("user_id", "u1"),)))
+    wanted = Wanted(since=point, caller=Caller("some", {"profiles": grant}))
+    found = {key: row[CHANGE_TYPE] for key, row in _keyed(_changes(world, table, wanted)).items()}
+    assert found == {("u1", "new"): UPSERT, ("u1", "gone"): DELETE}
 
 
 def test_every_format_has_changes(served: Callable[..., tuple[Any, ServedTable]]) -> None:

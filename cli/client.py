@@ -1,0 +1,225 @@
+"""``thermocline client``: who may ask a server, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from thermocline.cli.output import say, show, table
+from thermocline.cli.read import parse_key
+from thermocline.cli.session import AsJson, TableName, session_of
+from thermocline.errors import BadParameter, ConfigInvalid, ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from thermocline.serving.access.clients import Client
+
+app = typer.Typer(help="Say who may ask a server, and for what.", no_args_is_help=True)
+
+ClientName = Annotated[str, typer.Argument(metavar="NAME", help="The client's name.")]
+ClientsPath = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="PATH", help="The clients file. Default: serving.clients_file."),
+]
+
+
+@app.command()
+def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
+    context: typer.Context,
+    name: ClientName,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TABLE", help='A table that it may read; "*" for all others.'),
+    ] = None,
+    verbs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--verb",
+            metavar="VERB",
+            help="What it may do: lookup, extract, changes, jobs, catalog, admin. Default: lookup, extract.",
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="COLUMN", help="A column it sees beside the key. Default: all."),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="COLUMN=VALUE", help="It sees only the rows with this value."),
+    ] = None,
+    expires_days: Annotated[
+        int | None, typer.Option(min=1, max=3_650, metavar="N", help="Days until the key expires.")
+    ] = None,
+    file: ClientsPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a client, or another key of one.
+
+    The key is shown this once. Two keys of a client count at a time, so that one can take the other's place.
+    Options for tables set what the client may do with these tables; without any, a client that exists keeps
+    its grants.
+    """
+    path = _path(context, file)
+    if not tables and (verbs or columns or scope):
+        raise BadParameter(name="--table", problem="it is missing: grants are for tables")
+    from thermocline.serving.access.clients_edit import Granted, add_key
+
+    wanted = parse_key(scope or ())
+    granted = [Granted(one, verbs or ("lookup", "extract"), columns, wanted) for one in tables or ()]
+    now = datetime.now(UTC)
+    expires = None if expires_days is None else now + timedelta(days=expires_days)
+    key = add_key(path, name, granted, expires, now)
+    document = {"client": name, "file": str(path), "key": key.text if key else None, "id": key and key.id}
+    if as_json:
+        show(document, "", as_json=True)
+        return
+    say(f"{path}: {name} may ask now; a running server knows within three seconds")
+    if key is not None:
+        say("Its key, which is shown this once and kept nowhere:")
+        show(document, key.text, as_json=False)
+
+
+@app.command("list")
+def list_clients(context: typer.Context, file: ClientsPath = None, as_json: AsJson = False) -> None:
+    """List clients, their keys and what they may do."""
+    from thermocline.serving.access.clients import read_clients
+
+    found = read_clients(_path(context, file)).clients
+    document = {
+        name: {
+            "keys": [one.model_dump(mode="json", exclude={"sha256"}) for one in client.keys],
+            "tables": {name: _grant_of(client, name) for name in client.tables},
+        }
+        for name, client in found.items()
+    }
+    rows = [
+        (name, ", ".join(_key_shown(one) for one in client.keys), _tables_shown(client))
+        for name, client in found.items()
+    ]
+    show({"clients": document}, table(("client", "keys", "may"), rows), as_json)
+
+
+@app.command()
+def revoke(
+    context: typer.Context,
+    name: ClientName,
+    key_id: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The key's id. Default: all keys of the client.")
+    ] = None,
+    file: ClientsPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a client's keys.
+
+    Servers that run refuse them within three seconds.
+    """
+    from thermocline.serving.access.clients_edit import revoke_keys
+
+    path = _path(context, file)
+    gone = revoke_keys(path, name, key_id)
+    show({"client": name, "revoked": gone}, f"{name}: revoked {', '.join(gone)}", as_json)
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    name: ClientName,
+    table_name: TableName,
+    file: ClientsPath = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a client may do with a table, and why.
+
+    Exit codes: 0 it may do something; 1 it may do nothing, or the grant doesn't fit the table.
+    """
+    from thermocline.serving.access.clients import read_clients
+    from thermocline.serving.read.caller import ANY_TABLE
+    from thermocline.serving.read.sight import GrantProblem, Sight
+
+    settings = session_of(context).settings()
+    definition = settings.table(table_name).definition(table_name)
+    path = _path(context, file)
+    client = read_clients(path).clients.get(name)
+    if client is None:
+        raise BadParameter(name=name, problem=f"there is no such client in {path}")
+    key = table_name if table_name in client.tables else ANY_TABLE
+    found = client.tables.get(key)
+    why = f'[clients.{name}.tables."{key}"] in {path}'
+    if found is None:
+        why = f"{path} has no grant of {name} for it: to {name}, it does not exist"
+        show({"client": name, "table": table_name, "verbs": [], "why": why}, why, as_json)
+        return ExitCode.BAD_ANSWER
+    problem = None
+    columns: tuple[str, ...] = ()
+    # A scope's value that comes from a token is not known here.
+    part = (found.model_copy(update={"scope": _written(found.scope)})).grant({})
+    try:
+        sight = Sight.of(definition, part.part) if part else None
+        columns = tuple(column.name for column in sight.definition.columns) if sight else ()
+    except GrantProblem as error:
+        problem = str(error)
+    document = {
+        "client": name,
+        "table": table_name,
+        "verbs": list(found.verbs),
+        "columns": list(columns),
+        "scope": dict(found.scope),
+        "why": why,
+        "problem": problem,
+    }
+    show(document, _checked(document), as_json)
+    return ExitCode.BAD_ANSWER if problem else ExitCode.DONE
+
+
+def _written(scope: dict[str, str]) -> dict[str, str]:
+    from thermocline.serving.access.clients import CLAIM
+
+    return {column: text for column, text in scope.items() if not text.startswith(CLAIM)}
+
+
+def _checked(document: Mapping[str, object]) -> RenderableType:
+    rows = [(name, _shown(value)) for name, value in document.items() if value is not None]
+    return table(("", ""), rows)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case dict():
+            return ", ".join(f"{name} = {one}" for name, one in value.items()) or "all rows"
+    return str(value)
+
+
+def _path(context: typer.Context, given: Path | None) -> Path:
+    if given is not None:
+        return given
+    path = session_of(context).settings().serving.clients_file
+    if path is None:
+        problem = 'serving.clients_file is not set: add clients_file = "clients.toml" to [serving]'
+        raise ConfigInvalid(of="for clients", problems=(problem,))
+    return path
+
+
+def _grant_of(client: Client, name: str) -> dict[str, object]:
+    grant = client.tables[name]
+    return {
+        "verbs": list(grant.verbs),
+        "columns": grant.columns if grant.columns is None else list(grant.columns),
+        "scope": dict(grant.scope),
+    }
+
+
+def _key_shown(key: object) -> str:
+    expires = getattr(key, "expires", None)
+    until = "" if expires is None else f" until {expires:%Y-%m-%d}"
+    return f"{getattr(key, 'id', '')}{until}"
+
+
+def _tables_shown(client: Client) -> str:
+    return "; ".join(f"{name}: {', '.join(grant.verbs)}" for name, grant in client.tables.items())

@@ -1,0 +1,1 @@
+"""Access: who asks, what they may, how much, and what is written down about it."""

@@ -1,0 +1,77 @@
+"""An API process as it listens: a server of uvicorn's, over TLS where it has a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+import uvloop
+
+from thermocline.serving.access.certificates import HANDSHAKE_SECONDS_MAX, SHUTDOWN_SECONDS_MAX
+from thermocline.serving.http.protocol import LookupProtocol
+from thermocline.serving.process.children import DRAIN_SECONDS
+
+if TYPE_CHECKING:
+    import socket
+
+    from thermocline.serving.access.certificates import Certificates
+    from thermocline.serving.http.problems import Requests
+
+__all__ = ["EventLoop", "WorkerServer", "config_of"]
+
+# Connections that wait to be accepted; a burst of clients, not a queue of requests.
+BACKLOG: Final = 2_048
+
+
+def config_of(app: Requests, certificates: Certificates | None) -> uvicorn.Config:
+    """What uvicorn is told."""
+    return uvicorn.Config(
+        app,
+        loop=f"{__name__}:EventLoop",
+        http=LookupProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # What proxies say is believed as the settings say.
+        proxy_headers=False,  # safety: no-proxy-headers
+        ssl_context_factory=None if certificates is None else lambda *_: certificates.context,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+
+
+class WorkerServer(uvicorn.Server):
+    """Calls ``on_listening`` once it listens, and takes up new certificates from then on."""
+
+    def __init__(
+        self, app: Requests, certificates: Certificates | None, on_listening: Callable[[], object]
+    ) -> None:
+        super().__init__(config_of(app, certificates))
+        self._certificates = certificates
+        self._on_listening = on_listening
+        self._following: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the app, then listens."""
+        if self._certificates is not None:
+            self._following = asyncio.create_task(self._certificates.follow())
+        await super().startup(sockets)
+        self._on_listening()
+
+
+class EventLoop(uvloop.Loop):
+    """uvloop's, whose servers wait for nobody within a handshake: uvicorn says nothing of that."""
+
+    async def create_server(  # type: ignore[override]  # as uvloop's, whatever it takes
+        self, *args: Any, ssl: tls.SSLContext | None = None, **options: Any
+    ) -> asyncio.AbstractServer:
+        """Listens. Without TLS there are no such bounds to give."""
+        if ssl is not None:
+            options["ssl_handshake_timeout"] = HANDSHAKE_SECONDS_MAX  # safety: tls-handshake-bound
+            options["ssl_shutdown_timeout"] = SHUTDOWN_SECONDS_MAX
+        return await super().create_server(*args, ssl=ssl, **options)

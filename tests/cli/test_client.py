@@ -1,0 +1,148 @@
+"""``thermocline client``: keys are shown once and kept as hashes, two at a time, and comments stay."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thermocline import cli
+from thermocline.errors import ExitCode
+from thermocline.serving.access.clients import read_clients
+from thermocline.serving.access.keys import ApiKey
+
+CONFIG = """
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[catalog]
+uri = "sqlite:///catalog.db"
+warehouse = "warehouse"
+[serving]
+clients_file = "{folder}/clients.toml"
+[tables.profiles]
+identifier = "app.profiles"
+topics = ["profiles"]
+key = ["app_id", "user_id"]
+[tables.profiles.columns]
+app_id = "int"
+user_id = "string"
+email = "string"
+plan = "string"
+"""
+
+
+class Commands:
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.config = folder / "thermocline.toml"
+        self.config.write_text(CONFIG.format(folder=folder))
+        self.file = folder / "clients.toml"
+        self._capsys = capsys
+
+    def __call__(self, *words: str, code: int = ExitCode.DONE) -> Any:
+        assert cli.run(["--config", str(self.config), "client", *words, "--json"]) == code
+        said = self._capsys.readouterr()
+        return json.loads(said.out if code in (ExitCode.DONE, ExitCode.BAD_ANSWER) else said.err)
+
+
+@pytest.fixture
+def client(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(tmp_path, capsys)
+
+
+def test_a_key_is_shown_once_and_kept_as_its_hash(client: Commands) -> None:
+    made = client("create", "billing", "--table", "profiles", "--scope", "app_id=7", "--column", "plan")
+    key = ApiKey.parse(made["key"])
+    assert key is not None
+    assert key.secret not in client.file.read_text()
+    assert stat.S_IMODE(client.file.stat().st_mode) == 0o600
+    kept = tomllib.loads(client.file.read_text())["clients"]["billing"]
+    assert [(one["id"], one["sha256"]) for one in kept["keys"]] == [(key.id, key.hash())]
+    assert kept["tables"] == {
+        "profiles": {"verbs": ["lookup", "extract"], "columns": ["plan"], "scope": {"app_id": "7"}}
+    }
+    listed = client("list")["clients"]["billing"]
+    assert [one["id"] for one in listed["keys"]] == [key.id]
+    assert key.hash() not in str(listed)
+
+
+def test_two_keys_count_at_a_time_and_a_revoked_or_expired_one_makes_room(client: Commands) -> None:
+    first, second = (client("create", "billing", "--table", "profiles") for _ in range(2))
+    refused = client("create", "billing", code=ExitCode.USAGE)
+    assert refused["code"] == "bad-parameter"
+    assert client("revoke", "billing", first["id"]) == {"client": "billing", "revoked": [first["id"]]}
+    third = client("create", "billing", "--expires-days", "1")
+    text = client.file.read_text()
+    year = str(read_clients(client.file).clients["billing"].keys[1].expires)[:4]
+    client.file.write_text(text.replace(f"expires = {year}", "expires = 2020"))
+    fourth = client("create", "billing")
+    ids = [one["id"] for one in client("list")["clients"]["billing"]["keys"]]
+    assert ids == [second["id"], fourth["id"]]
+    assert third["id"] not in ids
+    assert sorted(client("revoke", "billing")["revoked"]) == sorted(ids)
+    assert client("revoke", "billing", code=ExitCode.USAGE)["code"] == "bad-parameter"
+    assert client("revoke", "other", code=ExitCode.USAGE)["code"] == "bad-parameter"
+
+
+def test_what_people_wrote_into_the_file_stays(client: Commands) -> None:
+    client.file.write_text(
+        '# ours\n[clients.ops] # theirs\n[clients.ops.tables."*"]\nverbs = ["admin"] # all\n'
+    )
+    client("create", "billing", "--table", "profiles")
+    text = client.file.read_text()
+    for comment in ("# ours", "# theirs", "# all"):
+        assert comment in text
+    assert sorted(read_clients(client.file).clients) == ["billing", "ops"]
+
+
+def test_a_change_that_would_make_the_file_invalid_changes_nothing(client: Commands) -> None:
+    client("create", "billing", "--table", "profiles")
+    before = client.file.read_text()
+    for words in (("--verb", "drop"), ("--verb", "catalog", "--scope", "app_id=7")):
+        refused = client("create", "other", "--table", "profiles", *words, code=ExitCode.USAGE)
+        assert refused["code"] == "config-invalid"
+    assert client("create", "other", "--verb", "lookup", code=ExitCode.USAGE)["code"] == "bad-parameter"
+    assert client.file.read_text() == before
+    assert [path.name for path in client.file.parent.iterdir() if path.name.startswith(".clients")] == [
+        ".clients.toml.lock"
+    ]
+
+
+def test_a_file_keeps_its_rights_and_a_link_stays_one(client: Commands, tmp_path: Path) -> None:
+    place = tmp_path / "secrets" / "clients.toml"
+    place.parent.mkdir()
+    place.write_text("")
+    place.chmod(0o640)
+    client.file.symlink_to(place)
+    client("create", "billing", "--table", "profiles")
+    assert client.file.is_symlink()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
+    assert "billing" in place.read_text()
+
+
+def test_check_says_what_a_client_may_do_and_why(client: Commands) -> None:
+    client("create", "billing", "--table", "profiles", "--scope", "app_id=7", "--column", "plan")
+    found = client("check", "billing", "profiles")
+    assert (found["verbs"], found["scope"]) == (["lookup", "extract"], {"app_id": "7"})
+    assert found["columns"] == ["app_id", "user_id", "plan"]
+    assert found["why"].startswith('[clients.billing.tables."profiles"] in ')
+    client("create", "ops", "--table", "*", "--verb", "admin")
+    assert client("check", "ops", "profiles")["why"].startswith('[clients.ops.tables."*"] in ')
+    client("create", "none", "--table", "others")
+    assert client("check", "none", "profiles", code=ExitCode.BAD_ANSWER)["verbs"] == []
+    for words in (("--column", "phone"), ("--scope", "plan_id=7"), ("--scope", "app_id=seven")):
+        client("create", "misfit", "--table", "profiles", *words)
+        assert client("check", "misfit", "profiles", code=ExitCode.BAD_ANSWER)["problem"]
+        client("revoke", "misfit")
+
+
+def test_without_a_clients_file_it_is_said_which_setting_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "thermocline.toml"
+    config.write_text(CONFIG.format(folder=tmp_path).replace("clients_file", "#"))
+    assert cli.run(["--config", str(config), "client", "list"]) == ExitCode.USAGE
+    assert "clients_file" in capsys.readouterr().err
