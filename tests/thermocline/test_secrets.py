@@ -151,7 +151,7 @@ def test_every_secret_is_known_to_what_hides_them(place: tuple[str, ...]) -> Non
 
 
 def test_no_secret_is_in_an_error_of_the_model() -> None:
-    """Method: each setting that is one is of the wrong type. What others say of a value goes through `load`."""
+    """Method: each setting that is one is of the wrong type; what others say goes through `load`."""
     for place in PLACES:
         if not isinstance(value_at(place, CANARY), SecretStr | PassThrough):
             continue

@@ -684,7 +684,7 @@ def test_a_secret_that_was_loaded_is_hidden_in_any_text_from_then_on(load: Calla
 
 
 def test_no_password_of_an_address_is_in_a_problem_of_it(problems_of: Callable[..., tuple[str, ...]]) -> None:
-    (problem,) = problems_of("[serving]\ntrusted_proxies = ['http://u:tulip-7@proxy/']\n")
+    (problem,) = problems_of("[serving]\nforwarded_from = ['http://u:tulip-7@proxy/']\n")
     assert "http://u:****@proxy/" in problem
 
 
