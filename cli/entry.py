@@ -42,6 +42,8 @@ from thermocline.cli.session import Session
 from thermocline.errors import BadParameter, DependencyMissing, ExitCode, InternalError, ThermoclineError
 from thermocline.process import logs, safe_path
 from thermocline.process.answered import exit_now
+from thermocline.process.core_files import leave_no_core
+from thermocline.process.masking import mask_password
 from thermocline.text.typed import typed
 
 INTERRUPTED: Final = 130  # what shells give for a command that ended by Ctrl-C
@@ -137,6 +139,7 @@ def all_commands() -> Any:
 def main() -> None:
     """The ``thermocline`` command."""
     safe_path.pass_on()
+    leave_no_core()
     code = run(sys.argv[1:])
     exit_now(code)
     sys.exit(code)
@@ -179,7 +182,7 @@ def _fail(error: ThermoclineError, arguments: Sequence[str], bug: Exception | No
     show_error(error, as_json="--json" in arguments, is_log="--log-json" in arguments)
     log.debug("where it came from", exc_info=bug or error)
     if os.environ.get(TRACEBACK_VARIABLE) == "1":
-        traceback.print_exception(bug or error)
+        sys.stderr.write(mask_password("".join(traceback.format_exception(bug or error))))
     return error.exit_code
 
 

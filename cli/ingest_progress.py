@@ -33,7 +33,9 @@ def shown_progress(is_for_people: bool, configure_logs: Callable[[], None]) -> I
     from thermocline.ingest.activity import Watcher, watched
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24))
-    path = Path(tempfile.gettempdir()) / f"thermocline-ingest-{os.getpid()}.log"
+    file, name = tempfile.mkstemp(prefix=f"thermocline-ingest-{os.getpid()}-", suffix=".log")
+    os.close(file)
+    path = Path(name)
     try:
         with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
             configure_logs()

@@ -40,7 +40,8 @@ class Session:
 
     def settings_if_any(self) -> Settings | None:
         """The same; None where no configuration was named and this folder has none."""
-        from thermocline.settings.load import FILE_NAME, FILE_VARIABLE
+        from thermocline.settings.environment import FILE_VARIABLE
+        from thermocline.settings.load import FILE_NAME
 
         if self.config or os.environ.get(FILE_VARIABLE) or Path(FILE_NAME).exists():
             return self.settings()

@@ -17,6 +17,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from thermocline.cli.output import say
+from thermocline.process.private_folder import make_private
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
@@ -99,7 +100,7 @@ def _history() -> History:
     try:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         file = Path(state) / "thermocline" / "sql_history"
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private(file.parent)
         with file.open("ab"):
             pass
     except (OSError, RuntimeError):

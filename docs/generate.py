@@ -101,7 +101,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.tailers": (
         "Maximum number of tailer processes. If there are more tables, a process tails several."
     ),
-    "serving.state_dir": "Folder for the hot tier and the cold index, on a local disk.",
+    "serving.state_dir": (
+        "Folder for the hot tier and the cold index, on a local disk. Only the user that runs the server can "
+        "enter it; one of another user is refused, and tables can't be in it."
+    ),
     "serving.hot_bytes_max": (
         "Maximum size of a table's hot tier on disk. When it is reached, the tailer pauses, and a command "
         "that works without a server stops."
@@ -191,7 +194,8 @@ SETTINGS: Final[Mapping[str, str]] = {
         "more are refused with `server-busy`."
     ),
     "serving.extract_jobs_dir": (
-        "Folder for the files of extract jobs. Default: none; the server then takes no jobs."
+        "Folder for the files of extract jobs, closed to other users as `state_dir` is. Default: none; the "
+        "server then takes no jobs."
     ),
     "serving.extract_jobs_store": (
         "URI in an object store, such as `s3://lake/extracts`, below which new jobs put their files. The "
@@ -514,7 +518,14 @@ An environment variable takes precedence over the file: `THERMOCLINE_KAFKA__BOOT
 `kafka.bootstrap_servers`, with two underscores for each dot. Unknown names are errors, both in the file and
 in variables. In the text of a setting, `${NAME}` stands for the variable of that name, except in
 `[tables.NAME]`. Values in the sections for other programs (`kafka.client`, `catalog.properties`,
-`spark.conf`) are never shown.
+`spark.conf`, `serving.catalog.reader_properties`) are never shown.
+
+A variable with `_FILE` at its end names a file that has the value, as containers mount secrets:
+`THERMOCLINE_REGISTRY__PASSWORD_FILE=/run/secrets/registry`. This works for every setting but the columns of a
+table. The value is the file's content as it is, also a `${NAME}` in it, without one line break at the end;
+it is UTF-8 text of at most 1,048,576 bytes. The variable without `_FILE` must not be set, too. Dots in the
+names of other programs are two underscores, or dots: `THERMOCLINE_KAFKA__CLIENT__SASL__PASSWORD_FILE`. A
+setting whose own name ends in `_file` is set by the variable of that name.
 
 A *size* is a number of bytes, or text such as `"512MB"` (512 * 10^6) or `"8GiB"` (8 * 2^30).
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.rows import moved_rows
 from thermocline.iceberg.sparse_index import load_sparse_index
+from thermocline.process.private_folder import temporary_folder
 from thermocline.rules.definition import KEY
 
 if TYPE_CHECKING:
@@ -181,12 +182,12 @@ def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A temporary folder, locked for as long as this process is in it: a lock ends with its process."""
-    with TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
-        lock = os.open(name, os.O_RDONLY)
+    with temporary_folder(FOLDER_PREFIX) as folder:
+        lock = os.open(folder, os.O_RDONLY)
         try:
             with suppress(OSError):  # on a disk without locks, nobody removes what is left either
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield Path(name)
+            yield folder
         finally:
             os.close(lock)
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import (
@@ -21,6 +20,7 @@ from thermocline.errors import (
 from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.process.masking import mask_password
+from thermocline.process.private_folder import temporary_folder
 from thermocline.rules.keys import encode_one
 from thermocline.verify.comparison import MEMORY_BYTES, Scope, Verification
 from thermocline.verify.file_scan import UNREADABLE
@@ -141,8 +141,8 @@ class Verifier:
         """Through the read paths; where these refuse the table, its rows alone. Raises `ReadPointGone`."""
         read_paths = "extract, hot tier and lookups"
         try:
-            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary, self.open_read_paths() as opened:
-                return self._check_read_paths(opened, scope, Path(temporary), report)
+            with temporary_folder(FOLDER_PREFIX) as temporary, self.open_read_paths() as opened:
+                return self._check_read_paths(opened, scope, temporary, report)
         except ReadPointGone:
             raise
         except ForeignSnapshot as refused:
@@ -159,8 +159,8 @@ class Verifier:
         report.start_again()
         try:
             # What the table has now, against the log up to the last seam that is known.
-            with TemporaryDirectory(prefix=FOLDER_PREFIX) as temporary:
-                self._verification(None, scope, Path(temporary), report).run()
+            with temporary_folder(FOLDER_PREFIX) as temporary:
+                self._verification(None, scope, temporary, report).run()
         except ReadPointGone:
             raise
         except Exception as error:  # noqa: BLE001  as above

@@ -10,13 +10,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from thermocline.errors import ReadPointGone, ThermoclineError
+from thermocline.process.private_folder import temporary_folder
 from thermocline.verify.comparison import failed
 from thermocline.verify.entities import Entities, entity_key
 from thermocline.verify.extract_file import extracted_rows, write_extract
@@ -141,8 +140,8 @@ class VerifyWatch:
         """The pool's rows in an extract, compared at the extract's own read point."""
         verified, definition = self.lookups.verified, self.lookups.verified.definition
         shown = Entities(definition, verified.reading)
-        with TemporaryDirectory(prefix="thermocline-verify-") as temporary:
-            path = Path(temporary) / "extract.arrows"
+        with temporary_folder("thermocline-verify-") as temporary:
+            path = temporary / "extract.arrows"
             point = write_extract(read_paths, definition, path)
             for rows in extracted_rows(definition, path):
                 self.report.extracted += rows.num_rows

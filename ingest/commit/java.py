@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,9 @@ from thermocline.errors import CatalogUnreachable, EngineFailed, TableMissing
 from thermocline.iceberg.catalog_properties import java_properties, stores_of
 from thermocline.jvm.jars import jars_of
 from thermocline.jvm.java import find_java
+from thermocline.process.child_environment import without_settings
 from thermocline.process.logs import fields
+from thermocline.process.private_folder import process_folder
 
 if TYPE_CHECKING:
     from thermocline.settings import CatalogSettings
@@ -157,7 +160,8 @@ class _SmallJvm:
         # The Iceberg runtime brings itself; Hadoop's file systems, its logging and py4j come with Spark.
         class_path = [*jars, Path(pyspark.__file__).parent / "jars" / "*"]
         java = [str(find_java().executable), "-classpath", ":".join(str(path) for path in class_path)]
-        options = [_HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        temporary = f"-Djava.io.tmpdir={process_folder()}"  # it stages there what goes to a store
+        options = [_HEAP, temporary, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         # Not by py4j's launcher, which loses the process of a JVM that does not come up.
         self._process = subprocess.Popen(
             [
@@ -172,6 +176,7 @@ class _SmallJvm:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=without_settings(os.environ),
         )
         self._input = cast("IO[bytes]", self._process.stdin)
         self._output = cast("IO[bytes]", self._process.stdout)

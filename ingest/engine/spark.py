@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -29,7 +30,9 @@ from thermocline.ingest.engine.background import BackgroundProcess
 from thermocline.ingest.engine.shipping import pack
 from thermocline.jvm.java import find_java
 from thermocline.process import safe_path
+from thermocline.process.child_environment import settings_kept_back
 from thermocline.process.logs import fields
+from thermocline.process.private_folder import process_folder, temporary_folder
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.read_task import ReadTask
@@ -43,6 +46,10 @@ _DRIVER_MEMORY = "1g"
 # What runs the tasks, unless it is set.
 _PYTHON = os.environ.get("PYSPARK_PYTHON", sys.executable)
 _LOG_SETTINGS = resources.files("thermocline.ingest") / "log4j2.properties"
+
+# How PySpark takes more arguments of `spark-submit`, and what it gives by default.
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_SHELL = "pyspark-shell"
 
 _PACKED_COLUMNS = "bucket int, stream binary"
 _RESULT_COLUMNS = "bucket int, result binary"
@@ -81,10 +88,7 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
     }
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        log_path = activity.jvm_log()
-        if log_path is not None:
-            _logger.info("Spark's own words go into a file", extra=fields(path=log_path))
-            _start_context(conf, log_path)
+        _start_jvm(conf, activity.jvm_log())
         return _with_our_packages(SparkSession.builder.config(map=dict(conf)).getOrCreate())
     except Exception as error:  # PySpark raises whatever its launcher met
         raise EngineFailed(engine="Spark", detail=first_line(error)) from error
@@ -94,12 +98,54 @@ def start_spark(settings: Settings, name: str) -> SparkSession:
             signal.signal(signal.SIGINT, on_interrupt)
 
 
-def _start_context(conf: Mapping[str, str], log_path: Path) -> None:
-    """The context of the next session, with a JVM that writes into a file; so do Python workers."""
-    settings = SparkConf().setAll(list(conf.items()))
-    with log_path.open("ab") as log:
-        gateway = launch_gateway(settings, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    SparkContext(conf=settings, gateway=gateway)
+def _start_jvm(conf: Mapping[str, str], log_path: Path | None) -> None:
+    """The context of the next session, with a JVM of its own, which PySpark keeps for all later ones.
+
+    Its settings are in a file that nobody else can read: PySpark would put them, with the keys of stores and
+    catalogs, on the command line, which every user of the machine can. The JVM, and Python workers, write
+    their own words into a file, where one is named.
+    """
+    if SparkContext._gateway is not None:  # noqa: SLF001  it says so nowhere else
+        return
+    with ExitStack() as until_started:
+        output: dict[str, Any] = {}
+        if log_path is not None:
+            _logger.info("Spark's own words go into a file", extra=fields(path=log_path))
+            log = until_started.enter_context(log_path.open("ab"))
+            output = {"stdout": log, "stderr": log}
+        until_started.enter_context(_submitted_with(conf))
+        until_started.enter_context(settings_kept_back())
+        gateway = launch_gateway(popen_kwargs=output)  # type: ignore[no-untyped-call]  # safety: spark-command-line
+        SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=gateway)
+
+
+@contextmanager
+def _submitted_with(conf: Mapping[str, str]) -> Iterator[None]:
+    """Within the block, a JVM that PySpark starts reads these settings from a file, after its defaults."""
+    before = os.environ.get(_SUBMIT_ARGUMENTS)
+    with temporary_folder("thermocline-spark-") as folder:
+        path = folder / "spark.properties"
+        path.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items()))
+        ours = shlex.join(["--properties-file", str(path), "--load-spark-defaults"])
+        os.environ[_SUBMIT_ARGUMENTS] = f"{ours} {before or _SHELL}"
+        try:
+            yield
+        finally:
+            del os.environ[_SUBMIT_ARGUMENTS]
+            if before is not None:
+                os.environ[_SUBMIT_ARGUMENTS] = before
+
+
+def _escaped(text: str) -> str:
+    """A name or a value in a file of Java's properties, whatever it has."""
+    units = text.encode("utf-16-be")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(_escaped_unit(high << 8 | low) for high, low in pairs)
+
+
+def _escaped_unit(unit: int) -> str:
+    is_plain = unit < 128 and (chr(unit).isalnum() or chr(unit) in "._-/")
+    return chr(unit) if is_plain else f"\\u{unit:04x}"
 
 
 def _with_our_packages(session: SparkSession) -> SparkSession:
@@ -232,7 +278,13 @@ def _defaults(settings: Settings) -> dict[str, str]:
         **{f"spark.executorEnv.{name}": value for name, value in safe_path.variables().items()},
         # Packed buckets are few: adaptive execution takes them for little data and merges them.
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
+        "spark.driver.extraJavaOptions": shlex.join(
+            [f"-Dlog4j2.configurationFile={_LOG_SETTINGS}", f"-Djava.io.tmpdir={process_folder()}"]
+        ),
+        # Shuffled records, on this machine; elsewhere the cluster says where.
+        **({"spark.local.dir": str(process_folder())} if _is_local(settings.spark.master) else {}),
+        # Spark's own words for secrets, and what catalogs call theirs.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|account[.-]?key|sas",
     }
 
 

@@ -23,6 +23,8 @@ READERS_MAX: Final = 1024
 SPARE_TRANSACTIONS: Final = 8
 # As long as LMDB makes it: a slot for each reader, the first one beside the header.
 _LOCK_BYTES: Final = 64 * READERS_MAX + 128
+FILE_MODE: Final = 0o600
+"""LMDB's own would let everybody read them, and run them."""
 _DISK_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own
 
 _opened: WeakValueDictionary[str, lmdb.Environment] = WeakValueDictionary()
@@ -57,6 +59,7 @@ def open_environment(path: Path, map_bytes: int, is_writer: bool, grows: bool = 
                 readahead=False,
                 max_readers=READERS_MAX,
                 max_spare_txns=SPARE_TRANSACTIONS,
+                mode=FILE_MODE,
             )
             assert environment.max_key_size() >= STORED_KEY_BYTES_MAX
             _opened[str(path)] = environment
@@ -72,7 +75,7 @@ def _reserve_readers(path: Path, may_create: bool) -> None:
     (SIGBUS), and started again to the same end.
     """
     try:
-        lock = os.open(f"{path}-lock", os.O_RDWR | (os.O_CREAT if may_create else 0), 0o644)
+        lock = os.open(f"{path}-lock", os.O_RDWR | (os.O_CREAT if may_create else 0), FILE_MODE)
     except FileNotFoundError:
         return
     try:

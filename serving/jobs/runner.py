@@ -20,6 +20,7 @@ import pyarrow as pa
 from thermocline.errors import NotReady, StateDirUnusable, StorageFailed, ThermoclineError
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
+from thermocline.process.private_folder import make_private
 from thermocline.serving.hot.disk import try_lock
 from thermocline.serving.jobs.job import Job, JobFile, Manifest, State
 from thermocline.serving.jobs.store import JobStore
@@ -264,7 +265,7 @@ def _manifest(job: Job, extract: Extract) -> Manifest:
 def _held(root: Path) -> IO[bytes]:
     """The folder, for this server's runner alone."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_private(root)
         lock = try_lock(root / LOCK)
     except OSError as error:
         raise StateDirUnusable(path=str(root), detail=str(error)) from error

@@ -19,6 +19,7 @@ from thermocline.errors import ConfigInvalid, PortTaken, ThermoclineError
 from thermocline.process import logs
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
+from thermocline.process.masking import remember
 from thermocline.process.title import set_title
 from thermocline.process.tls import TLS_ERRORS
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
@@ -191,6 +192,7 @@ def _become_child(served: Served, stop: Callable[[], object]) -> None:
     set_title(multiprocessing.current_process().name)
     note_process()
     logs.configure(served.log_level, served.log_json)
+    remember(served.settings.secrets())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent passes on its own
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's alone
     signal.signal(signal.SIGTERM, lambda *_: stop())

@@ -11,7 +11,6 @@ import logging
 import os
 import resource
 import shlex
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from thermocline.errors import ConfigInvalid, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
+from thermocline.process.private_folder import temporary_folder
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
 from thermocline.serving.access.clients import read_clients
@@ -218,11 +218,11 @@ def _forget_earlier(state_dir: Path, tables: Iterable[str]) -> None:
 @contextmanager
 def _counted_together() -> Iterator[Path]:
     """A folder for the metrics of all processes that are started meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="thermocline-metrics-") as folder:
-        os.environ[MULTIPROCESS_FOLDER] = folder
+    with temporary_folder("thermocline-metrics-") as folder:
+        os.environ[MULTIPROCESS_FOLDER] = str(folder)
         note_process()
         try:
-            yield Path(folder)
+            yield folder
         finally:
             del os.environ[MULTIPROCESS_FOLDER]
 

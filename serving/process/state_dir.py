@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from thermocline.errors import StateDirUnusable
+from thermocline.process.private_folder import FOLDER_MODE, make_private
 from thermocline.serving.hot.disk import try_lock
 from thermocline.serving.store.layout import LOCK
 
@@ -30,10 +31,14 @@ def held_state_dir(state_dir: Path, tables: Iterable[str]) -> Iterator[None]:
 
 
 def make_state_folders(state_dir: Path, tables: Iterable[str]) -> None:
-    """Makes what is missing. Raises `StateDirUnusable` where one of them can't be written."""
+    """Makes what is missing, for this user alone.
+
+    Raises `StateDirUnusable` where one of them can't be written, or the first is another user's.
+    """
     try:
+        make_private(state_dir)
         for folder in (state_dir, *(state_dir / table for table in tables)):
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
     except OSError as error:

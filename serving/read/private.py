@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
@@ -29,6 +28,7 @@ from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.iceberg.leases import SnapshotLease
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
+from thermocline.process.private_folder import temporary_folder
 from thermocline.rules.identity import (
     check_log,
     check_not_compacted,
@@ -322,7 +322,7 @@ def _filled(
     name = definition.name
     since = place.since
     start = _of_places(state.seam if since is None else since.point.seam, ends)
-    folder = until_the_end.enter_context(own_folder(within) if within else _temporary_folder())
+    folder = until_the_end.enter_context(own_folder(within) if within else temporary_folder(FOLDER_PREFIX))
     publish(folder / COLD, table, definition, state)
     times = (state if since is None else since.state).partition_times
     source = source_of(table, state)
@@ -352,12 +352,6 @@ def _filled(
     reader.refresh()
     at = TableAt(reader.cold, hot, hot.age_seconds(clock.monotonic()), folder / SPILL)
     return Private(reader, at)
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    with TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
-        yield Path(folder)
 
 
 def _of_places(offsets: Seam, places: Seam) -> Seam:

@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import duckdb
@@ -24,6 +23,7 @@ import pyarrow.dataset as ds
 
 from thermocline.errors import SqlRefused, SqlTooLarge, TableMissing, did_you_mean
 from thermocline.iceberg.catalog import definition_of, open_table
+from thermocline.process.private_folder import temporary_folder
 from thermocline.rules.column_types import Kind
 from thermocline.rules.definition import PROVENANCE
 from thermocline.serving.read.caller import EVERYONE, Caller
@@ -89,8 +89,8 @@ def answered(settings: Settings, text: str, caller: Caller = EVERYONE) -> Iterat
     """
     temp_dir = settings.sql.temp_dir
     with (
-        TemporaryDirectory(prefix=FOLDER_PREFIX, dir=temp_dir) as folder,
-        _connected(settings.sql, Path(folder)) as connection,
+        temporary_folder(FOLDER_PREFIX, temp_dir) as folder,
+        _connected(settings.sql, folder) as connection,
     ):
         statement = _Statement(connection, text, settings.sql.memory_bytes_max)
         definitions = statement.tables(settings)

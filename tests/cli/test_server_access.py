@@ -22,7 +22,7 @@ from thermocline.client.blocking import Connection
 from thermocline.errors import BadParameter, ServerUnreachable
 from thermocline.process.tls import server_context
 from thermocline.settings import ServingSettings, load_settings
-from thermocline.settings.load import OTHER_VARIABLES
+from thermocline.settings.environment import OTHER_VARIABLES
 
 ONCE = Retries(attempts_max=1)
 KEY = "tck_secret"

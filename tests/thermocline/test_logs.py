@@ -16,6 +16,7 @@ import pytest
 
 from thermocline.process import logs
 from thermocline.process.logs import fields
+from thermocline.process.masking import remember
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_one, named_columns
 from thermocline.rules.seam import Seam
@@ -187,3 +188,34 @@ def test_what_to_do_next_is_a_command_in_a_log_or_is_left_out(
     line = json.loads(capsys.readouterr().err)
     assert line.get("next") == (given if shown == "whole" else shown)
     assert line["table"] == "t"
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_no_secret_of_the_settings_is_in_a_line(capsys: pytest.CaptureFixture[str], json_: bool) -> None:
+    """Goal: whatever puts it there, message, field, what is within a field, or traceback."""
+    canary = "canary-7f3a"
+    remember([canary])
+    logs.configure("info", json=json_)
+    try:
+        int(canary)
+    except ValueError:
+        log.exception(f"said {canary}", extra=fields(detail=canary, all=[{"x": f"a {canary}"}]))  # noqa: G004
+    printed = capsys.readouterr().err
+    assert "7f3a" not in printed
+    assert printed.count("****") == 4
+
+
+@pytest.mark.parametrize("json_", [False, True])
+def test_what_libraries_say_is_logged_without_what_they_call_a_secret(
+    capsys: pytest.CaptureFixture[str], json_: bool
+) -> None:
+    logs.configure("info", json=json_)
+    logging.getLogger("library").warning("properties %s", {"s3.secret-access-key": "canary", "region": "x"})
+    printed = capsys.readouterr().err
+    assert "properties {'s3.secret-access-key': ****, 'region': 'x'}" in printed
+
+
+def test_what_we_say_of_a_setting_is_not_taken_for_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info")
+    log.warning("refused", extra=fields(detail="registry.password: needs a user"))
+    assert capsys.readouterr().err.endswith('refused  detail="registry.password: needs a user"\n')

@@ -13,6 +13,7 @@ import pytest
 
 from thermocline.errors import ConfigInvalid, UnknownTable
 from thermocline.kafka.client_settings import known_properties
+from thermocline.process.masking import mask_secrets
 from thermocline.settings import (
     ServingSettings,
     Settings,
@@ -464,6 +465,27 @@ def test_folders_that_cannot_be_written_are_problems_of_a_check_alone(
     )
 
 
+def test_tables_within_a_folder_of_the_server_are_a_problem(
+    problems_of: Callable[..., tuple[str, ...]], load: Callable[..., Settings], tmp_path: Path
+) -> None:
+    """Goal: whoever reads the tables is not shut out when the server closes its own folder."""
+    data = tmp_path / "data"
+    within_state, within_jobs = (
+        f"lies in serving.{name}, {data}, which others can't enter: put it elsewhere"
+        for name in ("state_dir", "extract_jobs_dir")
+    )
+    assert problems_of("[serving]\nstate_dir = 'data/warehouse/..'\n") == (
+        f"catalog.warehouse: {data}/warehouse {within_state}",
+        f"catalog.uri: {data} {within_state}",
+    )
+    assert problems_of("[serving]\nextract_jobs_dir = 'data'\n") == (
+        f"catalog.warehouse: {data}/warehouse {within_jobs}",
+        f"catalog.uri: {data} {within_jobs}",
+    )
+    beside = "[serving]\nstate_dir = 'data/state'\nextract_jobs_dir = 'data/warehouse-jobs'\n"
+    assert load(beside).serving.state_dir == data / "state"
+
+
 def test_a_check_leaves_nothing_behind(load: Callable[..., Settings], tmp_path: Path) -> None:
     load()
     check_settings(tmp_path / "thermocline.toml")
@@ -652,6 +674,18 @@ def test_no_secret_is_shown(load: Callable[..., Settings], monkeypatch: pytest.M
     settings = load(kafka=SECRETS)
     assert "hunter2" not in f"{settings} {settings!r} {settings.shown()} {settings.kafka.client}"
     assert settings.kafka.client["sasl.password"] == "hunter2"
+
+
+def test_a_secret_that_was_loaded_is_hidden_in_any_text_from_then_on(load: Callable[..., Settings]) -> None:
+    text = "refused: tulip-5e1d-x is wrong"
+    assert mask_secrets(text) == text
+    load(kafka='[kafka.client]\n"sasl.password" = "tulip-5e1d-x"\n')
+    assert mask_secrets(text) == "refused: **** is wrong"
+
+
+def test_no_password_of_an_address_is_in_a_problem_of_it(problems_of: Callable[..., tuple[str, ...]]) -> None:
+    (problem,) = problems_of("[serving]\nforwarded_from = ['http://u:tulip-7@proxy/']\n")
+    assert "http://u:****@proxy/" in problem
 
 
 def test_no_secret_is_in_what_pydantic_says() -> None:

@@ -174,10 +174,12 @@ class StateDirUnusable(ConfigurationError):
     """The server's state folder can't be used.
 
     serving.state_dir holds what the server has read from the log, and the indexes of the tables' files. The
-    server needs write access, and no other server may use the same folder.
+    server needs write access, and no other server may use the same folder. Since it has rows, only the user
+    that runs the server can enter it: one that others could enter is closed to them, and one that belongs to
+    another user, as the mount point of a volume may, is refused. The same holds for serving.extract_jobs_dir.
 
-    No data was touched. Make the folder writable, stop the other server, or set serving.state_dir to another
-    folder.
+    No data was touched. Make the folder writable, stop the other server, or set the setting to another
+    folder, such as one below the mount point, which the server makes by itself.
     """
 
     code = "state-dir-unusable"

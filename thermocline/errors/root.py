@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Final, dataclass_transform
 
+from thermocline.process.masking import mask_secrets
+
 SAME_COMMAND: Final = "run the same command again"
 """What to do next, where any command may have met the error; on the command line, that command is printed."""
 
@@ -122,7 +124,7 @@ class ThermoclineError(Exception):
         }
 
     def _worded(self, words: str) -> str:
-        return words.format_map(_Facts(self))
+        return mask_secrets(words.format_map(_Facts(self)))  # safety: errors-without-secrets
 
     def __str__(self) -> str:
         return self.what

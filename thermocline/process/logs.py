@@ -12,7 +12,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from thermocline.text.shown import as_field, json_text
+from thermocline.process.masking import mask_password, mask_secrets
+from thermocline.text.shown import as_field, json_form, json_text
 from thermocline.text.typed import as_typed
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -49,10 +50,9 @@ class _PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
         data = "".join(f" {name}={as_field(value)}" for name, value in _fields_of(record).items())
-        line = (
-            f"{time} {record.levelname} {record.name}: {_one_line(record.getMessage())}{data and ' ' + data}"
-        )
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        said = _one_line(_message(record))
+        line = mask_secrets(f"{time} {record.levelname} {record.name}: {said}{data and ' ' + data}")
+        return f"{line}\n{_traceback(self, record)}" if record.exc_info else line
 
 
 class _JsonLines(logging.Formatter):
@@ -63,12 +63,12 @@ class _JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         line |= {name: value for name, value in _fields_of(record).items() if name not in line}
         if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json_text(line)
+            line["traceback"] = _traceback(self, record)
+        return json_text(_masked(json_form(line)))
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
@@ -78,6 +78,28 @@ def _fields_of(record: logging.LogRecord) -> dict[str, object]:
     if not _COMMAND.search(str(shown.get("next", ""))):
         shown.pop("next", None)
     return shown
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Of other programs' libraries without what their words call a secret: ours never have one."""
+    said = record.getMessage()
+    return said if record.name.partition(".")[0] == "thermocline" else mask_password(said)
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return mask_password(formatter.formatException(record.exc_info)) if record.exc_info else ""
+
+
+def _masked(value: Any) -> Any:
+    """Something in the types of JSON, without secrets."""
+    match value:
+        case str():
+            return mask_secrets(value)
+        case list():
+            return [_masked(part) for part in value]
+        case dict():
+            return {name: _masked(part) for name, part in value.items()}
+    return value
 
 
 def _one_line(text: str) -> str:

@@ -5,9 +5,10 @@
 
 The environment takes precedence over the file, the file over the defaults. A name that is not known is a
 problem wherever it stands, all problems are reported together, and no value of a pass-through section
-(``kafka.client``, ``catalog.properties``, ``spark.conf``) is ever shown. ``model`` and ``table`` have the
-types, ``checks`` what a type does not say, and ``load`` the reading; it lays the variables over the file
-itself, since pydantic-settings lets an unknown top-level variable pass in silence.
+(``kafka.client``, ``catalog.properties``, ``spark.conf``, ``serving.catalog.reader_properties``) is ever
+shown. ``model`` and ``table`` have the types, ``checks`` what a type does not say, and ``load`` the reading.
+``environment`` lays the variables over the file, or what the files have that they name (``value_file``); it
+does so itself, since pydantic-settings lets an unknown top-level variable pass in silence.
 """
 
 from __future__ import annotations

@@ -27,11 +27,14 @@ __all__ = [
     "problems_of_client",
     "problems_of_exposure",
     "problems_of_folders",
+    "problems_of_places",
     "problems_of_tls",
 ]
 
 # As librdkafka takes them, perhaps with a protocol; but the port, which it would guess.
 _BROKER: Final = re.compile(r"(?:\w+://)?(?:\[[\da-fA-F:.]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_PRIVATE: Final = ("serving.state_dir", "serving.extract_jobs_dir")
+_SHARED: Final = ("catalog.warehouse", "catalog.uri")
 _PORT_MAX: Final = 65_535
 _EXAMPLES: Final = "sqlite:///catalog.db or postgresql://USER@HOST/NAME"
 
@@ -52,6 +55,16 @@ def problems_of_folders(settings: Settings) -> Iterator[str]:
         reason = _why_not_writable(folder)
         if reason is not None:
             yield f"{name}: {folder} can't be written: {reason}"
+
+
+def problems_of_places(settings: Settings) -> Iterator[str]:
+    """Tables and catalogs within a folder that nobody but the server can enter."""
+    private = {name: folder.resolve() for name, folder in _folders(settings) if name in _PRIVATE}
+    shared = {name: folder.resolve() for name, folder in _folders(settings) if name in _SHARED}
+    for name, folder in shared.items():
+        for other, kept in private.items():
+            if folder.is_relative_to(kept):  # safety: tables-apart
+                yield f"{name}: {folder} lies in {other}, {kept}, which others can't enter: put it elsewhere"
 
 
 def problems_of_client(kafka: KafkaSettings) -> Iterator[str]:

@@ -13,17 +13,27 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigInvalid, did_you_mean
-from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
+from thermocline.process.masking import mask_secrets, remember
 from thermocline.settings.checks import (
     problems_of_addresses,
     problems_of_client,
     problems_of_exposure,
     problems_of_folders,
+    problems_of_places,
     problems_of_tls,
+)
+from thermocline.settings.environment import (
+    FILE_SUFFIX,
+    FILE_VARIABLE,
+    PREFIX,
+    Laid,
+    known_beside,
+    lay_environment_over,
 )
 from thermocline.settings.model import Settings
 from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
+from thermocline.settings.value_file import FromFile
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -31,29 +41,13 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=BaseModel)
 
 FILE_NAME: Final = "thermocline.toml"
-FILE_VARIABLE: Final = "THERMOCLINE_CONFIG"
-PREFIX: Final = "THERMOCLINE_"
-# By these, commands that ask a server say who asks, and whom they trust (`cli.server_access`).
-ACCESS_VARIABLES: Final = (
-    "THERMOCLINE_KEY",
-    "THERMOCLINE_KEY_FILE",
-    "THERMOCLINE_KEY_OVER_HTTP",
-    "THERMOCLINE_CA_FILE",
-    "THERMOCLINE_CERTIFICATE",
-    "THERMOCLINE_CERTIFICATE_KEY",
-)
-# Variables with our prefix that are not settings.
-OTHER_VARIABLES: Final = frozenset(
-    {
-        FILE_VARIABLE,
-        "THERMOCLINE_CACHE",
-        "THERMOCLINE_TRACEBACK",
-        *ACCESS_VARIABLES,
-        FAILPOINTS_VARIABLE,
-    }
-)
 
-PASS_THROUGH: Final = (("kafka", "client"), ("catalog", "properties"), ("spark", "conf"))
+PASS_THROUGH: Final = (
+    ("kafka", "client"),
+    ("catalog", "properties"),
+    ("spark", "conf"),
+    ("serving", "catalog", "reader_properties"),
+)
 # A table's name stands in URLs, on command lines, and as the name of a folder.
 TABLE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 # Once for names and types, once for what sections ask of their parts, and once for what is left of them.
@@ -69,7 +63,9 @@ def load_settings(path: Path | None = None) -> Settings:
         ConfigInvalid: with every problem found; also where no file is there.
     """
     file = find_file(path)
-    return _without_problems(file, *_loaded(file))
+    problems: list[str] = []
+    settings, laid = _loaded(file, problems)
+    return _without_problems(file, settings, laid.without_contents(problems))
 
 
 def check_settings(path: Path | None = None) -> Settings:
@@ -79,13 +75,14 @@ def check_settings(path: Path | None = None) -> Settings:
         ConfigInvalid: with every problem found; also where no file is there.
     """
     file = find_file(path)
-    settings, problems = _loaded(file)
+    problems: list[str] = []
+    settings, laid = _loaded(file, problems)
     if settings is not None:
         problems += problems_of_exposure(settings.serving)
         problems += problems_of_tls(settings.serving)
         problems += problems_of_folders(settings)
         problems += problems_of_client(settings.kafka)
-    return _without_problems(file, settings, problems)
+    return _without_problems(file, settings, laid.without_contents(problems))
 
 
 def find_file(path: Path | None = None) -> Path:
@@ -102,22 +99,22 @@ def find_file(path: Path | None = None) -> Path:
 def _without_problems(file: Path, settings: Settings | None, problems: Sequence[str]) -> Settings:
     if problems or settings is None:
         raise ConfigInvalid(of=str(file), problems=tuple(problems))
+    remember(settings.secrets())  # safety: secrets-remembered
     return settings
 
 
-def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
-    """The settings, and every problem of them; where there is one, what is right of them to look for others.
+def _loaded(file: Path, problems: list[str]) -> tuple[Settings | None, Laid]:
+    """The settings, every problem of them told; where there is one, what is right of them to look for others.
 
     None where the file can't be read, or what is right does not make any.
     """
-    problems: list[str] = []
     try:
         read = _read(file)
     except ConfigInvalid as error:
         problems += error.problems
         read = None
     tree = {"kafka": {}, "catalog": {}} | (read or {})
-    origins = _lay_environment_over(tree, problems)
+    laid = lay_environment_over(tree, file.parent, problems)
     _prepare_pass_through(tree, problems)
     _expand_variables(tree, problems)
     for _ in range(ROUNDS_MAX):
@@ -132,14 +129,15 @@ def _loaded(file: Path) -> tuple[Settings | None, list[str]]:
                 *_problems_of_views(settings),
                 *_problems_of_audit(settings),
                 *problems_of_addresses(settings),
+                *problems_of_places(settings),
             ]
-            return settings, problems
-        problems += _problems_of(found, tree, origins, is_file_unread=read is None)
+            return settings, laid
+        problems += _problems_of(found, tree, laid.origins, is_file_unread=read is None)
         if read is None:
             break
         for one in found:
             substitute(tree, one["loc"])
-    return None, problems
+    return None, laid
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -154,37 +152,11 @@ def _read(file: Path) -> dict[str, Any]:
     raise ConfigInvalid(of=str(file), problems=(problem,))
 
 
-def _lay_environment_over(tree: dict[str, Any], problems: list[str]) -> dict[tuple[str, ...], str]:
-    """Sets what the variables say; returns which variable set each place."""
-    origins: dict[tuple[str, ...], str] = {}
-    for variable in sorted(os.environ):
-        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
-            continue
-        words = variable.removeprefix(PREFIX).split("__")
-        node, place = tree, []
-        for word in words[:-1]:
-            place.append(_spelled_as_in(node, word))
-            child = node.setdefault(place[-1], {})
-            node = child if isinstance(child, dict) else {}
-        place.append(_spelled_as_in(node, words[-1]))
-        if isinstance(node.get(place[-1]), dict):
-            problems.append(f"{variable}: names a section, not a setting")
-            continue
-        node[place[-1]] = os.environ[variable]
-        origins[tuple(place)] = variable
-    return origins
-
-
-def _spelled_as_in(node: Mapping[str, Any], word: str) -> str:
-    """Variables are in capitals: a name of the file is meant where only case differs."""
-    return next((name for name in node if name.casefold() == word.casefold()), word.lower())
-
-
 def _prepare_pass_through(tree: dict[str, Any], problems: list[str]) -> None:
-    for section, name in PASS_THROUGH:
-        parent = tree.get(section)
-        if isinstance(parent, dict) and isinstance(parent.get(name), dict):
-            place = f"{section}.{name}"
+    for *sections, name in PASS_THROUGH:
+        parent = _section(tree, *sections)
+        if isinstance(parent.get(name), dict):
+            place = ".".join([*sections, name])
             parent[name] = dict(_flattened(parent[name], place, problems))
     own = _section(tree, "kafka", "client").keys() & {"bootstrap.servers", "bootstrap_servers"}
     problems += [f"kafka.client.{name}: say it as kafka.bootstrap_servers" for name in sorted(own)]
@@ -198,7 +170,7 @@ def _expand_variables(tree: dict[str, Any], problems: list[str]) -> None:
 
 
 def _with_variables(node: Any, place: str, problems: list[str]) -> Any:
-    if place.split(".", 2)[:2] in [list(one) for one in PASS_THROUGH]:
+    if place in [".".join(one) for one in PASS_THROUGH]:
         return node  # they have theirs already
     match node:
         case dict():
@@ -219,14 +191,18 @@ def _flattened(node: Mapping[str, Any], place: str, problems: list[str]) -> Iter
             yield from ((f"{name}.{rest}", text) for rest, text in nested)
         elif isinstance(value, bool):
             yield name, str(value).lower()
-        elif isinstance(value, str | int | float):
-            yield name, _expanded(str(value), f"{place}.{name}", problems)
+        elif isinstance(value, str):
+            yield name, _expanded(value, f"{place}.{name}", problems)
+        elif isinstance(value, int | float):
+            yield name, str(value)
         else:
             problems.append(f"{place}.{name}: must be text, a number, or true or false")
 
 
 def _expanded(text: str, place: str, problems: list[str]) -> str:
-    """The text with each ``${NAME}`` replaced by that variable."""
+    """The text with each ``${NAME}`` replaced by that variable; what a file has is no such text."""
+    if isinstance(text, FromFile):  # safety: value-file-as-it-is
+        return str(text)
 
     def value_of(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
@@ -236,7 +212,7 @@ def _expanded(text: str, place: str, problems: list[str]) -> str:
     return re.sub(r"\$\{(\w+)\}", value_of, text)
 
 
-def _section(tree: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+def _section(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
     node: Any = tree
     for name in names:
         node = node.get(name, {}) if isinstance(node, dict) else {}
@@ -275,7 +251,7 @@ def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
     """Where a name belongs, or which name of its section is meant."""
     from thermocline.settings.sections import belongs  # noqa: PLC0415  (of Kafka's client, too, and seldom)
 
-    known = _known_beside(place)
+    known = known_beside(place)
     if f"{place[-1]}s" in known:  # closer than the same name in another section
         return did_you_mean(place[-1], known)
     return belongs(place, is_section=is_section) or did_you_mean(place[-1], known)
@@ -291,23 +267,16 @@ def _above_columns(place: tuple[str, ...]) -> str:
 
 def _unknown_variable(variable: str, place: tuple[str, ...]) -> str:
     parents = "".join(f"{part}__" for part in place[:-1])
-    known = [f"{PREFIX}{parents}{name}".upper() for name in _known_beside(place)]
+    known = [f"{PREFIX}{parents}{name}".upper() for name in known_beside(place)]
     written = f"{PREFIX}{'__'.join(place)}".upper()
+    if variable.upper() == f"{written}{FILE_SUFFIX}":
+        written, known = variable.upper(), [f"{one}{FILE_SUFFIX}" for one in known]
     return f"{variable}: unknown variable{did_you_mean(written, known)}"
-
-
-def _known_beside(place: tuple[str, ...]) -> list[str]:
-    """The names that may stand where the last part of a place stands."""
-    is_of_table = place[0] == "tables" and len(place) > 2  # tables.NAME.SETTING
-    model: Any = TableSettings if is_of_table else Settings
-    for section in place[2:-1] if is_of_table else place[:-1]:
-        model = model.model_fields[section].annotation
-    return list(getattr(model, "model_fields", ()))
 
 
 def _plain(message: str) -> str:
     """Pydantic's "Input should be a valid integer, unable to ..." as the rest of our sentence."""
-    message = message.removeprefix("Value error, ").partition(" or instance of ")[0]
+    message = mask_secrets(message).removeprefix("Value error, ").partition(" or instance of ")[0]
     message = message.replace("Input should be a valid dictionary", "must be a section")
     return message.replace("Input should be", "must be").replace("String should", "must")
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
-from thermocline.process.masking import MASK, mask_password
+from thermocline.process.masking import MASK, is_secret_name, mask_password, secrets_within
 
 __all__ = ["PassThrough", "Section"]
 
@@ -35,6 +35,14 @@ class Section(BaseModel):
         """Every setting with its value, nested, fit for JSON, secrets masked."""
         return {name: _shown(value) for name, value in self}
 
+    def secrets(self) -> Iterator[str]:
+        """What of it is secret, for `thermocline.process.masking.remember`.
+
+        Of other programs' settings, those whose name says so, and passwords within the others.
+        """
+        for _, value in self:
+            yield from _secrets_of(value)
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from self.shown().items()
 
@@ -50,8 +58,26 @@ def _shown(value: object) -> Any:
         case dict():
             return {name: _shown(part) for name, part in value.items()}
         case tuple():
-            return list(value)
+            return [_shown(part) for part in value]
         case str() | Path():
             return mask_password(str(value))
         case _:
             return value
+
+
+def _secrets_of(value: object) -> Iterator[str]:
+    match value:
+        case Section():
+            yield from value.secrets()
+        case SecretStr():
+            yield value.get_secret_value()
+        case PassThrough():
+            for name, text in value.items():
+                if is_secret_name(name):
+                    yield text
+                yield from secrets_within(text)
+        case dict() | tuple():
+            for part in value.values() if isinstance(value, dict) else value:
+                yield from _secrets_of(part)
+        case str():
+            yield from secrets_within(value)
