@@ -79,12 +79,7 @@ class ExtractResponse(Response):
         self._noted = noted_in(scope)
         allowance: Allowance | None = scope.get(ALLOWANCE)
         # Before its turn: who waits counts, so that one client can't fill the line.
-        held = (
-            nullcontext()
-            if allowance is None
-            else allowance.rates.extract(allowance.identity, allowance.limits)
-        )
-        with held:
+        with nullcontext() if allowance is None else allowance.extract():
             await self._in_turn(receive, send)
 
     async def _in_turn(self, receive: Receive, send: Send) -> None:
