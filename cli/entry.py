@@ -24,6 +24,7 @@ from thermocline.cli import (
     dev,
     explain,
     ingest,
+    init,
     jobs,
     maintain,
     quarantine,
@@ -84,6 +85,7 @@ app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
 app.add_typer(audit.app, name="audit")
+app.command("init")(init.init)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
