@@ -62,8 +62,8 @@ def init(  # noqa: PLR0913, PLR0917  (a command has as many options)
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A setting of Kafka's client, such as security.protocol=SASL_SSL. Repeatable. Secrets only as "
-            "variables: 'sasl.password=${KAFKA_PASSWORD}'.",
+            help="A setting of Kafka's client, such as security.protocol=SASL_SSL. Repeatable. Secrets only "
+            "as variables: 'sasl.password=${KAFKA_PASSWORD}'.",
         ),
     ] = None,
     registry: Annotated[

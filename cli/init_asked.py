@@ -71,7 +71,7 @@ def chosen_topic(given: str | None, topics: Mapping[str, int]) -> str:
 
 
 def client_settings(words: list[str]) -> dict[str, str]:
-    """Settings of Kafka's client, from ``NAME=VALUE``. Raises `BadParameter`, also for a secret in the open."""
+    """Settings of Kafka's client, from ``NAME=VALUE``. Raises `BadParameter`, also for an open secret."""
     from thermocline.process.masking import is_secret_name
 
     found: dict[str, str] = {}

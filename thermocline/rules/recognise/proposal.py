@@ -171,10 +171,9 @@ def _proposal(
     values = documents_of_values(parts[1], schemas)
     key = _key(topic, records, parts[0], values, schemas, wanted_key)
     columns, left_out = _columns(key, values)
-    names = {column.path or (column.name,): column.name for column in columns}
     found = Proposal(
         topic.name,
-        tuple(names[one.path or (one.name,)] for one in key.columns),
+        tuple(column.name for column in columns[: len(key.columns)]),
         tuple(columns),
         tuple(left_out),
         _options(key, values),
@@ -238,9 +237,7 @@ def _findings(key: Key, values: Documents) -> Iterator[tuple[str, str]]:
 def _columns(key: Key, values: Documents) -> tuple[list[ProposedColumn], list[LeftOut]]:
     left_out: list[LeftOut] = []
     taken: set[str] = set()
-    columns = [
-        _column(one.field.as_key(), _free_name(one.name, taken) or "key", one.path) for one in key.columns
-    ]
+    columns = [_column(one.field.as_key(), _key_name(one.name, taken), one.path) for one in key.columns]
     in_key = {one.field.name for one in key.columns} if key.is_in_value else key.repeated
     fields = [values.single] if values.single is not None else values.fields
     for field in fields:
@@ -256,6 +253,15 @@ def _columns(key: Key, values: Documents) -> tuple[list[ProposedColumn], list[Le
         else:
             columns.append(_column(field, name, (field.name,) if field.name else (name,)))
     return columns, left_out
+
+
+def _key_name(name: str, taken: set[str]) -> str:
+    free = _free_name(name, taken)
+    if free is None:
+        raise Unrecognised(
+            f"no column can be called {name!r}, nor read by a path", "give the field another name"
+        )
+    return free
 
 
 def _value_name(field: Field, key: Key) -> str:
