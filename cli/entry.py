@@ -34,6 +34,7 @@ from thermocline.cli import (
     status,
     table,
     topic,
+    try_record,
     verify,
     version,
     views,
@@ -93,6 +94,7 @@ app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)
 app.command("extract")(read.extract)
+app.command("try")(try_record.try_record)
 app.command("sql")(sql.sql)
 app.command("verify")(verify.verify)
 app.command("explain")(explain.explain)

@@ -206,7 +206,7 @@ def _as_times(shape: Shape) -> Iterator[str]:
 
 def _of_number(shape: Shape) -> Guess:
     if shape.is_exact:
-        note = f"at most {shape.scale} decimal places: decimal(18,{shape.scale}) would keep sums exact"
+        note = f"decimal places: at most {shape.scale}; decimal(18,{shape.scale}) would keep sums exact"
         return Guess("double", "a number", (note,) if 0 < shape.scale <= 9 else ())
     if shape.whole_digits + shape.scale <= DECIMAL_PRECISION_MAX:
         type_ = f"decimal({DECIMAL_PRECISION_MAX},{shape.scale})"
