@@ -18,6 +18,7 @@ from uuid import uuid4
 import tomlkit
 
 from thermocline.errors import BadParameter, ConfigExists
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
@@ -109,7 +110,7 @@ def create_file(path: Path, text: str) -> None:
     try:
         os.link(partial, path)  # safety: init-never-overwrites
     except FileExistsError:
-        raise ConfigExists(path=str(path), detail="it appeared meanwhile", command="") from None
+        raise ConfigExists(path=str(path), detail="it appeared meanwhile", command=again()) from None
     except OSError as error:
         raise _unwritable(path, error) from error
     finally:
@@ -125,7 +126,7 @@ def add_to_file(path: Path, before: bytes, section: str) -> None:
         try:
             partial.chmod(mode & 0o777)
             if file.read_bytes() != before:  # safety: init-unchanged-meanwhile
-                raise ConfigExists(path=str(path), detail="it was changed meanwhile", command="")
+                raise ConfigExists(path=str(path), detail="it was changed meanwhile", command=again())
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from thermocline.cli.output import shortened, show
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.stopping import orderly_end
 from thermocline.errors import BadParameter, ExitCode, OffsetsGone
-from thermocline.rules.read_point import check_partitions, parse_read_after
+from thermocline.rules.read_point import parse_read_after
 from thermocline.text.shown import json_form, json_text
 from thermocline.text.typed import command
 
@@ -124,7 +124,10 @@ def _checked_ends(log: Any, definition: LiveTable, place: Place) -> Seam:
         problem = f"the table is not fed from topic {topic}; its topics are {', '.join(definition.topics)}"
         raise BadParameter(name=_OPTION, problem=problem)
     starts, ends = log.bounds(definition.topics)
-    check_partitions(ends, {(topic, partition): offset})
+    if (topic, partition) not in ends:
+        count = sum(of == topic for of, _, _ in ends.items())
+        problem = f"topic {topic} has no partition {partition}; there are {count}, numbered from 0"
+        raise BadParameter(name=_OPTION, problem=problem)
     end, start = ends.get((topic, partition)), starts.get((topic, partition))
     if offset >= end:
         problem = f"{topic}/{partition} ends at offset {end:,}: the record is not there yet"

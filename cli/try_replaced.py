@@ -50,10 +50,21 @@ def replaced(
         "not_committed": waiting.count,
     }
     if waiting.records is not None:
-        others = [one for one in waiting.records if one["record"] != f"{topic}/{partition}@{offset}"]
+        others = [
+            one | {"is": _order(one, place)}
+            for one in waiting.records
+            if one["record"] != f"{topic}/{partition}@{offset}"
+        ]
         document["others"] = others[-LISTED_MAX:]
         document["others_count"] = len(others)
     return document
+
+
+def _order(one: Mapping[str, Any], place: Place) -> str:
+    """Where another record of the key stands: the later one of a partition wins there."""
+    if (one["topic"], one["partition"]) != place[:2]:
+        return "in another partition"
+    return "earlier" if one["offset"] < place[2] else "later"
 
 
 def condition_of(definition: LiveTable, key: Sequence[Any]) -> str:
@@ -112,7 +123,11 @@ def _waiting(
         for chunk in read_ranges(settings.kafka.client_config(), ranges, definition.name)
         for one in _of_key(definition, decoder, chunk, tuple(key))
     ]
-    return Waiting(tuple(sorted(found, key=lambda one: (one["timestamp_ms"], one["record"]))), count)
+    return Waiting(tuple(sorted(found, key=_stands_at)), count)
+
+
+def _stands_at(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return one["timestamp_ms"], one["topic"], one["partition"], one["offset"]
 
 
 def _of_key(
@@ -132,6 +147,9 @@ def _of_key(
 def _told(chunk: RecordChunk, index: int, what: str) -> dict[str, Any]:
     return {
         "record": f"{chunk.topic}/{chunk.partition}@{chunk.offsets[index]}",
+        "topic": chunk.topic,
+        "partition": chunk.partition,
+        "offset": chunk.offsets[index],
         "timestamp_ms": chunk.timestamps_ms[index],
         "does": what,
     }
@@ -153,7 +171,7 @@ def words_of(document: Mapping[str, Any], record: str) -> Iterator[str]:
         yield f"{document['not_committed']:,} records are not committed yet: too many to look for others here"
         return
     for one in document["others"]:
-        yield f"not committed yet, of the same key: {one['record']} {one['does']}"
+        yield f"not committed yet, of the same key, {one['is']}: {one['record']} {one['does']}"
     hidden = document["others_count"] - len(document["others"])
     if hidden:
         yield f"and {hidden:,} more before these"

@@ -13,7 +13,7 @@ from thermocline.rules.decode.connect import unwrapped
 from thermocline.rules.decode.framing import SchemaId, message_indexes
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.recognise.fields import Field, merged, seen_fields
-from thermocline.rules.recognise.parts import Number, Part, document_of
+from thermocline.rules.recognise.parts import Form, Number, Part, document_of
 from thermocline.rules.recognise.records import counted_of
 from thermocline.rules.recognise.schema_fields import declared_fields, docs_of, record_at, type_of
 
@@ -97,6 +97,10 @@ def _plain(part: Part, of: str) -> Documents:
     elif part.format == "string" and of == "values" and (fields := _separated(part.bodies)):
         notes = (
             f"each has {fields} fields with separators between, as in CSV: the column has the whole line",
+        )
+    if part.forms.get(Form.NAMED):
+        notes += (
+            "they may also be documents that name schemas of a registry: then name it with --registry URL",
         )
     single = Field("", _SINGLE[part.format], evidence, notes)
     return Documents(part.format, single=single, said=evidence, part=part)
