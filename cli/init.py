@@ -329,7 +329,7 @@ def _check(plan: _Plan, definition: LiveTable, section: str) -> None:
     """Makes sure that the table is read back as it was proposed. Raises `ConfigInvalid`."""
     settings = plan.settings(section)
     read = settings.table(definition.name).definition(definition.name)
-    if read.to_json() != definition.to_json():  # safety: init-read-back
+    if read.to_json() != definition.to_json():
         problem = f"[tables.{definition.name}] would not be read as it was proposed"
         raise ConfigInvalid(of=str(plan.path), problems=(problem,))
 

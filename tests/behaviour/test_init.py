@@ -180,7 +180,7 @@ def test_an_empty_topic_is_proposed_by_the_registry_or_refused(
     words = ("init", "--brokers", kafka.bootstrap_servers, "--topic", "empty", "--dry-run")
     code, _, err = run(*words)
     assert json.loads(err.splitlines()[-1])["code"] == "topic-unrecognised", (code, err)
-    registry.add(4, "string")
+    registry.add(4, '"string"')
     registry.schemas["/subjects/empty-key/versions/latest"] = {"id": 4, "schema": '"string"'}
     registry.schemas["/subjects/empty-value/versions/latest"] = {"id": 3, "schema": json.dumps(READING)}
     code, found, err = run(*words, "--registry", registry.url)
