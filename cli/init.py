@@ -17,7 +17,7 @@ from thermocline.cli.init_asked import (
     chosen_topic,
     client_settings,
     confirm,
-    is_interactive,
+    is_asking,
     variable,
 )
 from thermocline.cli.init_file import (
@@ -49,6 +49,13 @@ RECORDS: Final = 1_000
 RECORDS_MAX: Final = 100_000  # all of a sample is in memory
 _BROKERS_VARIABLE: Final = "THERMOCLINE_KAFKA__BOOTSTRAP_SERVERS"
 _REGISTRY_VARIABLE: Final = "THERMOCLINE_REGISTRY__URL"
+# What is meant where nobody says it: address and warehouse; None where somebody must.
+_PLACES: Final[Mapping[str, tuple[str | None, str]]] = {
+    "sql": (CATALOG, WAREHOUSE),
+    "rest": (None, ""),
+    "hive": (None, ""),
+    "glue": ("", ""),
+}
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -120,14 +127,15 @@ def init(  # noqa: PLR0913, PLR0917  (a command has as many options)
 
     path = place_of_file(session_of(context).config)
     before = path.read_bytes() if path.exists() else None
-    given = _Given(brokers, client or [], registry, registry_user, catalog_type, catalog, warehouse)
+    asks = is_asking(yes)
+    given = _Given(brokers, client or [], registry, registry_user, catalog_type, catalog, warehouse, asks)
     if before is None:
         plan = _Plan(path, given.connections(), None)
     else:
         given.check_none(path, topic)
         plan = _Plan(path, None, before)
     found = _found(plan, topic, records, _names(key), given)
-    named = _named(found, name, entity)
+    named = _named(found, name, entity, asks)
     section = table_text(named, found.proposal, found.looked_at)
     _check(found.plan, named, section)
     _show_found(found, named, as_json)
@@ -158,29 +166,29 @@ class _Given:
     catalog_type: str
     catalog: str | None
     warehouse: str | None
+    asks: bool
 
     def connections(self) -> Connections:
         """All connections, as far as they are known before a topic was looked at. Raises `BadParameter`."""
-        if self.catalog_type not in ("sql", "rest", "hive", "glue"):
+        if self.catalog_type not in _PLACES:
             problem = f'"{self.catalog_type}" is not sql, rest, hive or glue'
             raise BadParameter(name="--catalog-type", problem=problem)
         client = client_settings(self.client)
         if self.brokers is None and variable(_BROKERS_VARIABLE):
             brokers = ""
         else:
-            brokers = answer(
-                "--brokers", self.brokers, "Kafka brokers", BROKERS if is_interactive() else None
-            )
+            usual = BROKERS if self.asks else None
+            brokers = answer("--brokers", self.brokers, "Kafka brokers", usual, self.asks)
         registry = "" if variable(_REGISTRY_VARIABLE) and self.registry is None else self.registry or ""
-        is_local = self.catalog_type == "sql"
+        place, files = _PLACES[self.catalog_type]
         return Connections(
             brokers,
             client,
             registry,
             self.registry_user,
-            answer("--catalog", self.catalog, "Iceberg catalog", CATALOG if is_local else ""),
+            answer("--catalog", self.catalog, "Iceberg catalog", place, self.asks),
             self.catalog_type,
-            answer("--warehouse", self.warehouse, "Warehouse", WAREHOUSE if is_local else ""),
+            answer("--warehouse", self.warehouse, "Warehouse", files, self.asks),
         )
 
     def check_none(self, path: Path, topic: str | None) -> None:
@@ -198,7 +206,7 @@ class _Given:
         if said:
             detail = f"it says where everything is, so {', '.join(said)} can't be given"
             raise ConfigExists(path=str(path), detail=detail, command=add)
-        if topic is None and not is_interactive():
+        if topic is None and not self.asks:
             raise ConfigExists(path=str(path), detail="it is not written over", command=add)
 
 
@@ -258,7 +266,7 @@ def _found(plan: _Plan, topic: str | None, records_max: int, key: Sequence[str],
 
     settings = plan.settings()
     say(f"{settings.kafka.bootstrap_servers}: asking for its topics")
-    chosen = chosen_topic(topic, TopicAdmin(settings.kafka, SystemClock()).partitions())
+    chosen = chosen_topic(topic, TopicAdmin(settings.kafka, SystemClock()).partitions(), given.asks)
     sample = sampled(settings.kafka, chosen, records_max)
     say(f"{chosen}: {len(sample.records):,} of {counted(sample.log_records, 'record')} looked at")
     plan, registry = _with_registry(plan, sample, settings, given)
@@ -266,8 +274,15 @@ def _found(plan: _Plan, topic: str | None, records_max: int, key: Sequence[str],
     try:
         proposal = _proposal(sample, registry, schemas, key)
     except Unrecognised as error:
-        raise TopicUnrecognised(topic=chosen, detail=str(error), remedy=error.remedy) from error
+        remedy = _registry_remedy(plan) if error.needs_registry else error.remedy
+        raise TopicUnrecognised(topic=chosen, detail=str(error), remedy=remedy) from error
     return _Found(plan, sample, schemas, proposal)
+
+
+def _registry_remedy(plan: _Plan) -> str:
+    if plan.connections is not None:
+        return again("--registry", "URL")
+    return f"set url in [registry] of {plan.path}, and repeat this"
 
 
 def _with_registry(
@@ -278,10 +293,12 @@ def _with_registry(
 
     registry = settings.registry.client()
     is_needed = not sample.records or seem_to_name_schemas(sample.records)
-    if registry is not None or plan.connections is None or not is_needed or not is_interactive():
+    if registry is not None or plan.connections is None or not is_needed or not given.asks:
         return plan, registry
     why = "The records name schemas" if sample.records else "The topic is empty"
-    url = answer("--registry", given.registry, f"{why}: URL of the schema registry, if there is one", "")
+    url = answer(
+        "--registry", given.registry, f"{why}: URL of the schema registry, if there is one", "", True
+    )
     plan = replace(plan, connections=replace(plan.connections, registry=url))
     return plan, plan.settings().registry.client()
 
@@ -304,13 +321,13 @@ def _proposal(
     return proposed_by_schemas(sample.topic, ids[0], ids[1], schemas, key)
 
 
-def _named(found: _Found, name: str | None, entity: str | None) -> LiveTable:
+def _named(found: _Found, name: str | None, entity: str | None, asks: bool) -> LiveTable:
     """The definition, under a name. Raises `BadParameter`, and `ConfigInvalid` for an entity that is none."""
     from thermocline.settings.load import TABLE_NAME
 
     topic = found.sample.topic.name
     usual = _OTHER.sub("_", topic.rpartition(".")[2] or topic).strip("_-")[:64] or "records"
-    called = answer("--name", name, "Name of the table", usual)
+    called = answer("--name", name, "Name of the table", usual, asks)
     if TABLE_NAME.fullmatch(called) is None:
         problem = f'"{called}" is no name of a table: it has letters, digits, _ and - only, and at most 64'
         raise BadParameter(name="--name", problem=problem)
@@ -321,7 +338,7 @@ def _named(found: _Found, name: str | None, entity: str | None) -> LiveTable:
         raise ConfigExists(path=str(found.plan.path), detail=detail, command=again_)
     columns = found.proposal.key
     if entity is None and len(columns) > 1:
-        entity = answer("--entity", None, "Leading key columns that a lookup gives", ",".join(columns))
+        entity = answer("--entity", None, "Leading key columns that a lookup gives", ",".join(columns), asks)
     return found.proposal.definition(called, f"app.{called.replace('-', '_')}", _names(entity))
 
 

@@ -13,14 +13,14 @@ from thermocline.cli.output import say, table
 from thermocline.errors import BadParameter, NotConfirmed, did_you_mean
 from thermocline.text.typed import again
 
-__all__ = ["answer", "chosen_topic", "client_settings", "confirm", "is_interactive", "variable"]
+__all__ = ["answer", "chosen_topic", "client_settings", "confirm", "is_asking", "variable"]
 
 TOPICS_SHOWN_MAX: Final = 200
 
 
-def is_interactive() -> bool:
-    """Whether somebody is there to answer."""
-    return sys.stdin.isatty()
+def is_asking(yes: bool) -> bool:
+    """Whether somebody is there to answer, and wants to be asked."""
+    return not yes and sys.stdin.isatty()
 
 
 def variable(name: str) -> str:
@@ -28,29 +28,29 @@ def variable(name: str) -> str:
     return os.environ.get(name, "")
 
 
-def answer(option: str, given: str | None, question: str, default: str | None = None) -> str:
+def answer(option: str, given: str | None, question: str, default: str | None, asks: bool) -> str:
     """What an option says, or somebody at the terminal. Raises `BadParameter` where nobody can say it."""
     if given is not None:
         return given
-    if not is_interactive():
+    if not asks:
         if default is not None:
             return default
         raise BadParameter(
             name=option,
-            problem="it is needed where there is no terminal to ask at",
+            problem="it is needed where nobody is asked, with --yes or without a terminal",
             correction=again(option, option.lstrip("-").upper()),
         )
     found: str = typer.prompt(question, default=default, err=True, show_default=bool(default))
     return found.strip()
 
 
-def chosen_topic(given: str | None, topics: Mapping[str, int]) -> str:
+def chosen_topic(given: str | None, topics: Mapping[str, int], asks: bool) -> str:
     """The topic that is meant. Raises `BadParameter`."""
-    if given is None and not is_interactive():
+    if given is None and not asks:
         shown = ", ".join(list(topics)[:TOPICS_SHOWN_MAX]) or "none"
         raise BadParameter(
             name="--topic",
-            problem=f"it is needed where there is no terminal to ask at; the topics are {shown}",
+            problem=f"it is needed where nobody is asked; the topics are {shown}",
             correction=again("--topic", next(iter(topics), "TOPIC")),
         )
     if given is None:
@@ -91,7 +91,7 @@ def confirm(path: str, yes: bool) -> bool:
     """Whether the file is to be written. Raises `NotConfirmed` where nobody can be asked."""
     if yes:
         return True
-    if not is_interactive():
+    if not is_asking(yes):
         problem = f"{path} would be written, and this was not confirmed"
         raise NotConfirmed(problem=problem, command=again("--yes"))
     return typer.confirm(f"Write {path}?", default=True, err=True)

@@ -49,7 +49,7 @@ class Connections:
 
 def connections_text(given: Connections) -> str:
     """The sections for Kafka, the registry, the catalog and ingest."""
-    lines = ["# Written by `thermocline init`. All settings: docs/reference/settings.md", "[kafka]"]
+    lines = ["# Written by init; docs/reference/settings.md has all settings.", "[kafka]"]
     lines += _assigned(bootstrap_servers=given.brokers)
     if given.client:
         lines += [

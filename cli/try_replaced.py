@@ -1,4 +1,4 @@
-"""What a record replaces: its key's row in the table, and other records of the key that wait."""
+"""The row that a record replaces, and the other records of its key that are not committed yet."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pty
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return run
 
 
-def write(kafka: LocalKafka, topic: str, records: list[tuple[bytes | None, bytes | None]]) -> None:
+def write(kafka: LocalKafka, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
     kafka.create_topic(topic, 2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     for key, value in records:

@@ -51,7 +51,7 @@ def section(name: str = "users") -> str:
 def test_without_a_terminal_what_is_needed_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run() == ExitCode.USAGE
     err = capsys.readouterr().err
-    assert "--brokers: it is needed where there is no terminal to ask at" in err
+    assert "--brokers: it is needed where nobody is asked, with --yes or without a terminal" in err
     assert "Next    thermocline init --brokers BROKERS" in err
 
 
@@ -171,3 +171,13 @@ def test_an_option_that_is_not_usual_is_written(elsewhere: Path) -> None:
     assert table["entity"] == ["a"]
     assert table["delete_when"] == {"path": ["__deleted"], "values": ["true"]}
     assert init_file.with_section(b"", text) == text.encode()
+
+
+def test_a_catalog_without_an_address_is_asked_for_by_its_option(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run("--brokers", "b:1", "--topic", "t", "--catalog-type", "rest", "--yes")
+    assert (code, names_in(elsewhere)) == (ExitCode.USAGE, [])
+    assert "--catalog: it is needed" in capsys.readouterr().err
+    assert run("--brokers", "b:1", "--topic", "t", "--catalog-type", "nessie", "--yes") == ExitCode.USAGE
+    assert '"nessie" is not sql, rest, hive or glue' in capsys.readouterr().err

@@ -507,7 +507,7 @@ def test_eight_bytes_that_begin_like_a_schemas_id_are_a_number_where_no_registry
     found = proposal_of([SampledRecord((1 << 30).to_bytes(8), b'{"v":1}')])
     assert found.options == {"key_format": "long"}
     assert column(found, "id").notes == (
-        "they may also be documents that name schemas of a registry: then name it with --registry URL",
+        "they may also be documents that name schemas, which only a registry tells",
     )
 
 

@@ -38,11 +38,15 @@ _SINGLE: Final = {"string": "string", "int": "int", "long": "long", "bytes": "bi
 
 
 class Unrecognised(ValueError):
-    """Why no definition can be proposed, as a sentence; ``remedy`` is what would help."""
+    """Why no definition can be proposed, as a sentence; ``remedy`` is what would help.
 
-    def __init__(self, why: str, remedy: str) -> None:
+    ``needs_registry``: knowing the schemas that records name would.
+    """
+
+    def __init__(self, why: str, remedy: str, needs_registry: bool = False) -> None:
         super().__init__(why)
         self.remedy = remedy
+        self.needs_registry = needs_registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,8 @@ def documents_of_keys(part: Part, schemas: Mapping[SchemaId, WriterSchema]) -> D
 
 def _documents(part: Part, schemas: Mapping[SchemaId, WriterSchema], of: str) -> Documents:
     if part.is_named:
-        remedy = "name the schema registry with --registry URL"
-        raise Unrecognised(f"the {of} seem to name schemas of a registry, and none is known", remedy)
+        why = f"the {of} seem to name schemas of a registry, and none is known"
+        raise Unrecognised(why, "give the URL of the schema registry", needs_registry=True)
     if part.format in _SINGLE:
         return _plain(part, of)
     if part.format in ("avro", "protobuf"):
@@ -99,9 +103,7 @@ def _plain(part: Part, of: str) -> Documents:
             f"each has {fields} fields with separators between, as in CSV: the column has the whole line",
         )
     if part.forms.get(Form.NAMED):
-        notes += (
-            "they may also be documents that name schemas of a registry: then name it with --registry URL",
-        )
+        notes += ("they may also be documents that name schemas, which only a registry tells",)
     single = Field("", _SINGLE[part.format], evidence, notes)
     return Documents(part.format, single=single, said=evidence, part=part)
 
