@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import io
 import json
+import tomllib
 from collections.abc import Sequence
 from typing import Any
 
 import fastavro
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.tier import quick_or_full
+from thermocline.cli.init_file import table_text
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.protobuf_schema import canonical
@@ -26,6 +31,7 @@ from thermocline.rules.recognise import (
     wanted_schemas,
 )
 from thermocline.schemas.protobuf_compiler import compiled
+from thermocline.settings import TableSettings
 
 READING = {
     "type": "record",
@@ -204,6 +210,7 @@ def test_a_time_in_a_key_stays_the_text_that_it_is() -> None:
         (SampledRecord(b"a", b'{"data":[{}],"isDdl":false,"pkNames":["id"],"type":"INSERT"}'), (), "Canal"),
         (SampledRecord(b"a", named(7, b"abcd")), (), "seem to name schemas"),
         (SampledRecord(b"{}", b'{"v":1}'), (), "no fields that identify a row"),
+        (SampledRecord(b"k", b'{"op":"c","after":{"v":1}}'), (), "keys are no objects"),
         (SampledRecord(b'{"a\\"":1}', b'{"v":1}'), (), "no column can be called"),
     ],
 )
@@ -586,3 +593,49 @@ def test_what_the_topic_keeps_is_told(topic: Topic, said: str) -> None:
     found = proposed(topic, values({"v": 1}), {})
     (sentence,) = [one for one in found.unknown if one.startswith("retention:")]
     assert said in sentence
+
+
+# Anything at all
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "x", "2026-01-05", "2026-01-05T10:00:00Z", "12:00:00", "1", "1.5", "\u2028"]),
+)  # fmt: skip
+NAMES = st.sampled_from(
+    ["id", "key", "_id", "ID", "bucket", "value", "op", "after", "data", "type", "", 'q"', "a.b"]
+)
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(NAMES, JSON, max_size=5)
+TEXTS = st.one_of(
+    st.none(),
+    st.binary(max_size=20),
+    st.sampled_from([b"u1", b"u2", (7).to_bytes(4), (7).to_bytes(8), b"\x00\x00\x00\x00\x01abcd"]),
+    OBJECTS.map(text),
+    OBJECTS.map(lambda row: text({"op": "c", "after": row})),
+    OBJECTS.map(lambda row: text({"type": "insert", "data": row})),
+    OBJECTS.map(lambda row: text({"schema": None, "payload": row})),
+    OBJECTS.map(lambda row: text({**row, "__deleted": "false"})),
+)
+RECORDS = st.lists(
+    st.builds(SampledRecord, TEXTS, TEXTS, st.just(()), st.integers(0, 1)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=quick_or_full(100, 1_500))
+@given(RECORDS, st.sampled_from([(), ("id",), ("id", "key")]))
+def test_whatever_the_records_are_a_proposal_is_a_definition_and_its_text_says_it(
+    records: list[SampledRecord], key: tuple[str, ...]
+) -> None:
+    try:
+        found = proposed(Topic("t", 2), records, {}, key)
+    except Unrecognised:
+        return
+    definition = found.definition("t", "app.t")
+    reading = read_by(definition, records, {})
+    assert reading.records == len(records)
+    written = tomllib.loads(table_text(definition, found, "some records"))["tables"]["t"]
+    assert TableSettings.model_validate(written).definition("t").to_json() == definition.to_json()

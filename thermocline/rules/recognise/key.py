@@ -13,6 +13,7 @@ from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition.options import ENVELOPED_FORMATS
 from thermocline.rules.recognise.fields import Field
 from thermocline.rules.recognise.known_schemas import KnownSchemas
 from thermocline.rules.recognise.records import SampledRecord, counted_of, headers_of
@@ -84,6 +85,10 @@ def key_of_records(
     topic: str,
 ) -> Key:
     """The key in the records' keys. Raises `Unrecognised`."""
+    known = ENVELOPED_FORMATS.get(values.envelope)
+    if known is not None and (keys.single is not None or keys.format not in known):
+        why = f"the values are change events of {values.envelope}, but the keys are no objects ({keys.said})"
+        raise Unrecognised(why, "have the connector write the keys as it writes the values, and repeat this")
     if keys.single is not None:
         return _plain(records, keys, keys.single, values, schemas, topic)
     if values.envelope == "maxwell":
