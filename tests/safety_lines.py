@@ -744,5 +744,10 @@ LINES: Final[dict[str, Line]] = {
     "jwks-private": Line("nor one that everybody can sign with", NEVER, "serving/access/test_jwks.py::test_a_key_that_cannot_be_used_is_named_and_the_others_are"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
+    "init-never-overwrites": Line("init does not write over a configuration that appeared meanwhile", ("os.link", "os.rename"), "cli/test_init.py::test_a_file_that_appeared_meanwhile_is_kept"),
+    "init-unchanged-meanwhile": Line("nor over what somebody else changed in it", NEVER, "cli/test_init.py::test_a_file_that_was_changed_meanwhile_is_kept"),
+    "init-comment": Line("no word of a schema or a record becomes a setting", ('_BREAKS.sub(" ", text)', "text"), "cli/test_init.py::test_no_word_of_a_schema_becomes_a_setting"),
+    "init-no-secret": Line("no secret gets into a configuration", NEVER, "cli/test_init.py::test_a_secret_is_taken_as_a_variable_alone"),
+    "init-eight-bytes": Line("a number is not taken for a document that names a schema", NEVER, "thermocline/test_recognise.py::test_eight_bytes_that_begin_like_a_schemas_id_are_a_number_where_no_registry_knows_it"),
 }
 # fmt: on
