@@ -14,7 +14,7 @@ from thermocline.serving.read.caller import Action
 
 
 def key_in(folder: Path) -> str:
-    """Makes a key that may do everything, in a file for this user alone, and the clients file that admits it."""
+    """Makes a key that may do everything, in a file for this user alone, and a clients file with its hash."""
     granted = Granted("*", [action.value for action in Action], None, {})
     (folder / "clients.toml").unlink(missing_ok=True)  # of an earlier stack in this folder
     key = add_key(folder / "clients.toml", "operator", [granted], None, datetime.now(UTC))
