@@ -331,8 +331,12 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 
 # Said once, above the table of routes.
 ANYWHERE: Final = (
+    "audit-unavailable",
     "bad-request",
     "internal-error",
+    "not-permitted",
+    "too-many-requests",
+    "unauthenticated",
     "unknown-table",
 )
 # The OpenAPI document does not describe itself.
