@@ -442,6 +442,8 @@ def create_app(
         guard,
         cors_origins=settings.cors_origins,
         tables=definitions,
+        connections_max=settings.connections_max,
+        request_seconds_max=settings.request_seconds_max,
     )
 
 

@@ -19,7 +19,7 @@ from thermocline.errors.configuration import (
     PurgeRefused,
     StateDirUnusable,
 )
-from thermocline.errors.http import BadRequest
+from thermocline.errors.http import BadRequest, TooManyConnections
 from thermocline.errors.jobs import (
     ExtractJobsOff,
     ExtractJobUnusable,
@@ -160,6 +160,7 @@ __all__ = [
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
+    "TooManyConnections",
     "TooManyRequests",
     "TopicCompacted",
     "TopicForbidden",

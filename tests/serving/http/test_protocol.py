@@ -22,7 +22,6 @@ from tests.serving.wire import PLAIN, USERS, Connection, key_of, served_app, val
 from thermocline.bounded import Bounded
 from thermocline.errors import BadRequest
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
-from thermocline.serving.http import protocol
 from thermocline.serving.http.protocol import HEAD_BYTES_MAX, LookupProtocol
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 from thermocline.serving.read.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
@@ -387,7 +386,7 @@ def test_a_head_without_an_end_is_cut_off(served: SimpleNamespace) -> None:
 def test_a_request_that_never_ends_is_not_waited_for_for_ever(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(served.app, "request_seconds_max", 0.05)
 
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
@@ -406,7 +405,7 @@ def test_a_connection_whose_body_came_after_its_answer_is_ended_when_it_was_idle
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
         await connection.send(b"POST /nowhere HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n")
-        monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+        monkeypatch.setattr(served.app, "request_seconds_max", 0.05)
         await connection.send(b"123456789")
         async with asyncio.timeout(60):
             await connection.wire.closed.wait()
