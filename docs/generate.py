@@ -99,9 +99,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.port": "Port to listen on.",
     "serving.workers": "Number of API processes, which share the port.",
     "serving.connections_max": (
-        "Maximum number of connections that each API process has open, and at most half as many as it may have "
-        "files open. For another one, the connection is closed that has asked for nothing for longest. If all "
-        "are being answered, the new one gets `too-many-connections`."
+        "Maximum number of connections that each API process has open, and at most half as many as it may "
+        "have files open. For another one, the connection is closed that has asked for nothing for longest. "
+        "If all are being answered, the new one gets `too-many-connections`."
     ),
     "serving.request_seconds_max": (
         "Maximum time from a connection, or the first byte of a request, until the whole request has come. "

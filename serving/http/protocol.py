@@ -83,6 +83,7 @@ class LookupProtocol(HttpToolsProtocol):
         self._is_within_head = False
         self._head_bytes = 0
         self._unfed = b""
+        self._answering: RequestResponseCycle | None = None
         self._awaited: TimerHandle | None = None
         self.answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
@@ -104,7 +105,11 @@ class LookupProtocol(HttpToolsProtocol):
         """They left."""
         self._await_no_more()
         self._requests.open_connections.forget(self)
-        super().connection_lost(exc)
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True  # safety: answered-cycle-told
+            self._answering.message_event.set()
+        super().connection_lost(exc)  # which tells the newest request alone
 
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
@@ -166,6 +171,10 @@ class LookupProtocol(HttpToolsProtocol):
         super().on_message_complete()
         if not _is_pending(self.cycle):  # it was answered before its body came, which ended uvicorn's timer
             self._await_request()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """An answer's last byte; if the connection is to end, and no other answer is due, it ends."""

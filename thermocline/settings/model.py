@@ -14,7 +14,7 @@ from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
 
-# Of an API process; an idle one takes some kilobytes, or 70 with TLS, so all of them less than half a gigabyte.
+# Of an API process: far more than it answers at once.
 CONNECTIONS_MAX: Final = 5_000
 # From the connection, or a request's first byte, to its last: no body is larger than a batch.
 REQUEST_SECONDS_MAX: Final = 60.0

@@ -22,6 +22,7 @@ from tests.serving.wire import PLAIN, USERS, Connection, key_of, served_app, val
 from thermocline.bounded import Bounded
 from thermocline.errors import BadRequest
 from thermocline.process.metrics import REQUEST_SECONDS, REQUESTS, BatchedHistogram
+from thermocline.serving.http import protocol
 from thermocline.serving.http.protocol import HEAD_BYTES_MAX, LookupProtocol
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 from thermocline.serving.read.lookup import ENTITY_CACHE_BYTES_MAX, LAID_ROWS_BYTES_MAX
@@ -360,6 +361,49 @@ def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served:
     open_.close()
 
 
+def test_of_thousands_of_requests_at_once_few_are_parsed_before_others_are_answered(
+    served: SimpleNamespace,
+) -> None:
+    one = b"GET /version HTTP/1.1\r\nhost: h\r\n\r\n"
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        connection.protocol.data_received(one * 2_000)
+        connection.protocol.data_received(one[:9])
+        assert len(connection.protocol.pipeline) <= protocol.FED_BYTES_MAX / len(one)
+        answers = await connection.send(one[9:])
+        while answers.count(b"HTTP/1.1 200 OK") < 2_001:
+            await asyncio.sleep(0)
+            answers = connection.wire.sent
+        assert answers.count(b"HTTP/1.1 200 OK") == 2_001
+        connection.end()
+
+    async def in_time() -> None:
+        async with asyncio.timeout(120):
+            await drive()
+
+    asyncio.run(in_time())
+
+
+def test_a_client_that_leaves_with_requests_unanswered_is_no_error(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("the handler is closed")  # as uvloop's transport
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        connection.protocol.data_received(b"GET /version HTTP/1.1\r\nhost: h\r\n\r\n" * 3)
+        monkeypatch.setattr(connection.wire, "write", refuse)
+        connection.wire.close()
+        connection.protocol.connection_lost(None)
+        while connection.state.tasks:
+            await asyncio.wait(connection.state.tasks)
+
+    asyncio.run(drive())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_a_head_without_an_end_is_cut_off(served: SimpleNamespace) -> None:
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app)
@@ -436,12 +480,11 @@ def test_only_a_connection_that_was_not_asked_since_its_timer_was_set_is_ended(
         await connection.send(PLAIN.encode())
         await connection.send(PLAIN.encode())
         assert served.direct[True] == 1
-        protocol = connection.protocol
-        protocol.timeout_keep_alive_handler()
+        connection.protocol.timeout_keep_alive_handler()
         assert not connection.wire.is_closed
-        assert protocol.timeout_keep_alive_task is not None, "it rings again"
-        protocol.timeout_keep_alive = 0
-        protocol.timeout_keep_alive_handler()
+        assert connection.protocol.timeout_keep_alive_task is not None, "it rings again"
+        connection.protocol.timeout_keep_alive = 0
+        connection.protocol.timeout_keep_alive_handler()
         assert connection.wire.is_closed
         connection.end()
 
