@@ -23,7 +23,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.generation.case import Case
 
 from tests.serving.http.test_tls import listening_at
-from tests.serving.wire import value_of
+from tests.serving.wire import listening_at, value_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
 from thermocline.serving.access.admission import Admission

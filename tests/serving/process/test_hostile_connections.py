@@ -26,7 +26,9 @@ from thermocline.serving.process.server import serve
 from thermocline.settings import Settings
 
 ANSWER_SECONDS_MAX: Final = 60.0
+# Ten thousand that send a byte each half second would be a flood, and no slow clients.
 DRIP_SECONDS: Final = 0.5
+DRIP_SECONDS_OF_MANY: Final = 5.0
 # Beside connections: files of tables, sockets that wait to be closed, those of the others who ask.
 OTHER_FILES_MAX: Final = 200
 DOCUMENT: Final = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -119,12 +121,12 @@ def serving(folder: Path, is_secure: bool, **changes: Any) -> Iterator[Running]:
 
 
 @contextmanager
-def dripping(held: list[tuple[socket.socket, bytes]]) -> Iterator[None]:
+def dripping(held: list[tuple[socket.socket, bytes]], seconds: float) -> Iterator[None]:
     """Each of these connections sends another byte now and then."""
     stop = threading.Event()
 
     def drip() -> None:
-        while not stop.wait(DRIP_SECONDS):
+        while not stop.wait(seconds):
             for connection, byte in held:
                 with suppress(OSError):
                     connection.send(byte)
@@ -163,7 +165,7 @@ def hold(running: Running, stack: ExitStack, count: int) -> list[tuple[socket.so
     return held
 
 
-def trial(running: Running, count: int, times: int) -> dict[str, float]:
+def trial(running: Running, count: int, times: int, drip_seconds: float = DRIP_SECONDS) -> dict[str, float]:
     """What it took."""
     connections_max = running.settings.serving.connections_max
     serving, worker = running.settings.serving, running.worker
@@ -177,7 +179,7 @@ def trial(running: Running, count: int, times: int) -> dict[str, float]:
             connection.settimeout(0.5)
             with suppress(OSError):
                 connection.sendall(DOCUMENT * 1_000)
-        with dripping([(connection, byte) for connection, byte in held if byte]):
+        with dripping([(connection, byte) for connection, byte in held if byte], drip_seconds):
             for content in GARBAGE:
                 connection = stack.enter_context(running.connected())
                 with suppress(OSError):
@@ -218,6 +220,6 @@ def test_ten_thousand_connections_hold_up_nobody(tmp_path: Path, is_secure: bool
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with serving(tmp_path, is_secure, connections_max=10_000, request_seconds_max=120.0) as running:
-            print(trial(running, count=10_000, times=200))
+            print(trial(running, 10_000, times=100, drip_seconds=DRIP_SECONDS_OF_MANY))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, soft)
