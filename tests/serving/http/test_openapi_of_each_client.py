@@ -21,8 +21,8 @@ from schemathesis.core.transport import Response
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 from schemathesis.generation.case import Case
+from schemathesis.schemas import BaseSchema
 
-from tests.serving.http.test_tls import listening_at
 from tests.serving.wire import listening_at, value_of
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
@@ -164,7 +164,7 @@ def asked_by(url: str, client: str, examples: int, parameters: Mapping[str, str]
             "phases": {"stateful": {"enabled": False}},
         }
     )
-    schema = schemathesis.openapi.from_url(f"{url}/openapi.json", headers=headers, config=config)
+    schema: BaseSchema = schemathesis.openapi.from_url(f"{url}/openapi.json", headers=headers, config=config)
     if parameters is not None:
         schema = schema.include(path_regex=r"\{id\}")
     asked = Asked()
@@ -196,7 +196,7 @@ def take(asked: Asked, recorder: ScenarioRecorder) -> None:
                 )
 
 
-def is_beyond_the_document(case: Case, response: Response) -> bool:
+def is_beyond_the_document(case: Case[Any], response: Response) -> bool:
     """Whether a request is refused, that has the right form, for what OpenAPI has no words for.
 
     These are the grammar of conditions, of which an error names the column; whether a topic's partition
