@@ -21,7 +21,7 @@ from thermocline.errors.configuration import (
     StateDirUnusable,
     TopicUnrecognised,
 )
-from thermocline.errors.http import BadRequest
+from thermocline.errors.http import BadRequest, TooManyConnections
 from thermocline.errors.jobs import (
     ExtractJobsOff,
     ExtractJobUnusable,
@@ -163,6 +163,7 @@ __all__ = [
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
+    "TooManyConnections",
     "TooManyRequests",
     "TopicCompacted",
     "TopicForbidden",
