@@ -709,6 +709,10 @@ LINES: Final[dict[str, Line]] = {
     "live-files-age": Line("files go once nobody can read them any more", ("delete_files(self._io, paths)", "0"), "serving/live/test_kept_files.py::test_a_file_goes_once_it_was_named_to_nobody_for_long_enough"),
     "live-begun-again": Line("a snapshot whose files are gone is not gone on from", NEVER, "serving/live/test_maker.py::test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing"),
     "live-folder-in-use": Line("maintenance leaves the files of a server alone whose lease has not run out", ALWAYS, "thermocline/test_live_files.py::test_only_what_servers_left_that_are_gone_is_removed"),
+    "arrived-all-or-not": Line("a generation with records that were not noted does not claim to tell of all", ('int(transaction.stat()["entries"] > 1)', "0"), "serving/hot/test_generation.py::test_a_generation_with_records_that_were_not_noted_does_not_tell_of_them"),
+    "arrived-dropped": Line("nor one whose oldest notes were dropped", NEVER, "serving/hot/test_generation.py::test_what_came_before_the_notes_that_are_left_is_not_told"),
+    "arrived-since": Line("and all notes from the seam on are read", ALWAYS, "serving/hot/test_generation.py::test_what_came_since_an_offset_is_told_by_bucket_and_nothing_older"),
+    "kept-keys-in-order": Line("keys that are kept stand where those that are read do", ("for group in groups", "for group in found"), "upsert/test_probe.py::test_row_groups_whose_keys_are_kept_are_not_read_again"),
     "hot-scan-reaches": Line("a scan from a seam on passes over generations that end before it, and no others", ("if not seam.at_least(end)", "if seam.at_least(end)"), "serving/hot/test_hot_model.py::test_hot_tier_answers_as_a_dict_does_whatever_happens"),
     "deletes-of-one-file-each": Line("each data file has a file of deletes of its own: DuckDB takes vectors of one file for another", ("-{n:04}", ""), "thermocline/test_deletes.py::test_each_data_file_has_a_file_of_deletes_of_its_own"),
     # The audit log.

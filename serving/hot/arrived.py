@@ -1,10 +1,10 @@
-"""The order in which records came to a generation: what came last is found without a look at all that it holds.
+"""The order in which records came to a generation, so that the last of them are found without a look at all.
 
 Each append leaves a note of its stored keys, in the same transaction. A note is stored under a key above the
-generation's meta | its number in the generation | how many keys were noted so far, its own included. It begins
-with the positions before the append: whatever an older note names lies before them. Notes of far more keys
-than one looks for are dropped, the oldest first, and a merged generation has none. Who asks for what no note
-tells looks through all records instead.
+generation's meta | its number in the generation | how many keys were noted so far, its own included. It
+begins with the positions before the append: whatever an older note names lies before them. Notes of far more
+keys than one looks for are dropped, the oldest first, and a merged generation has none. Who asks for what no
+note tells looks through all records instead.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Arrived = Mapping[int, Sequence[bytes]]
 """Stored keys by their bucket, ascending."""
 
 KEYS_MAX: Final = 1 << 15
-"""That are noted beside those of the last append, some 40 bytes each. Of more, a look through a generation, which
-ends after 30 seconds, takes no longer than what is done with them."""
+"""That are noted beside those of the last append, some 40 bytes each. Of more, a look through a generation,
+which ends after 30 seconds, takes no longer than what is done with them."""
 
 _NUMBER: Final = Struct(">QQ")
 _NUMBER_START: Final = len(META_KEY)

@@ -139,9 +139,9 @@ class Generation:
     def write(self, records: Mapping[bytes, bytes], meta: Meta, start: Seam | None = None) -> None:
         """Adds records, each replacing the one with its stored key, and the new meta, in one transaction.
 
-        With ``start``, the positions before them, it is noted that they came (``arrived``). There must be room
-        for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and OSError when the disk
-        fails or is full; nothing is written then.
+        With ``start``, the positions before them, it is noted that they came (``arrived``). There must be
+        room for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and OSError when
+        the disk fails or is full; nothing is written then.
         """
         self._check_disk(*records, *records.values())  # safety: room-to-write
         with self._environment.begin(write=True) as transaction:

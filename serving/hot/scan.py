@@ -130,7 +130,7 @@ def _newest_values(
         return newest_values(newest_first, BUCKET.pack(bucket))
     found: dict[bytes, bytes] = {}
     for transaction in reversed(newest_first):
-        found.update(transaction.cursor().getmulti(arrived))  # safety: hot-arrived-newest
+        found.update(transaction.cursor().getmulti(arrived))
     return found
 
 
