@@ -22,6 +22,7 @@ from thermocline.cli import (
     config,
     demo,
     dev,
+    doctor,
     explain,
     ingest,
     jobs,
@@ -87,6 +88,7 @@ app.add_typer(audit.app, name="audit")
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
 app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)
