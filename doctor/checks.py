@@ -44,6 +44,7 @@ CHECKS: Final = (
     Check("kafka", "Do the brokers answer?", kafka.brokers, is_open=lambda one: one.log is not None),
     Check("topics", "Are the topics there?", kafka.topics, _KAFKA),
     Check("rights", "May the user do with the topics what it takes?", kafka.rights, _KAFKA),
+    Check("registry", "Does the schema registry answer?", kafka.registry),
     Check(
         "catalog",
         "Does the catalog answer?",

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding, Outcome, of_error, well
 from thermocline.errors import ConfigInvalid, UnknownTable
-from thermocline.rules.column_types import Kind
 from thermocline.settings import check_settings, find_file, load_settings
 from thermocline.settings.given import Given, given_settings
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
-    from thermocline.settings import Settings, TableSettings
+    from thermocline.settings import Settings
 
 __all__ = ["configuration", "deletion", "unused", "unused_in"]
 
@@ -67,10 +66,13 @@ def unused_in(settings: Settings, given: Sequence[Given], file: Path) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Settings, as patterns of their names, that count only while something holds, and else why not."""
+    """Settings, as patterns of their names, that count only while something holds, and else why not.
+
+    What a table's definition can't use is refused before.
+    """
 
     names: tuple[str, ...]
-    counts: Callable[[Any], bool]
+    counts: Callable[[Settings], bool]
     because: str
 
 
@@ -104,44 +106,12 @@ _RULES: Final = (
     _Rule(("audit.hash_key_file",), lambda settings: settings.audit.sink != "off", 'audit.sink is "off"'),
 )
 
-_TABLE_RULES: Final = (
-    _Rule(
-        ("tombstone_retention_hours",),
-        lambda table: bool(table.sequence_by),
-        "the table has no sequence_by",
-    ),
-    _Rule(
-        ("unavailable_value_placeholder",),
-        lambda table: table.envelope == "debezium",
-        'the table\'s envelope is not "debezium"',
-    ),
-    _Rule(
-        ("binary_encoding",),
-        lambda table: any(_kind_of(column) == Kind.BINARY.value for column in table.columns.values()),
-        "the table has no binary column",
-    ),
-    _Rule(("value_message",), lambda table: table.value_schema is not None, "there is no value_schema_file"),
-    _Rule(("key_message",), lambda table: table.key_schema is not None, "there is no key_schema_file"),
-)
-
 
 def _why_unused(settings: Settings, given: Given) -> str | None:
-    match given.place:
-        case ("tables", name, setting):
-            return _broken(_TABLE_RULES, setting, settings.table(name))
-        case _:
-            return _broken(_RULES, given.name, settings)
-
-
-def _broken(rules: Sequence[_Rule], name: str, of: Settings | TableSettings) -> str | None:
-    for rule in rules:
-        if any(fnmatchcase(name, pattern) for pattern in rule.names) and not rule.counts(of):
+    for rule in _RULES:
+        if any(fnmatchcase(given.name, one) for one in rule.names) and not rule.counts(settings):
             return rule.because
     return None
-
-
-def _kind_of(column: Any) -> str:
-    return str(column.get("type") if isinstance(column, dict) else column)
 
 
 def _without(file: Path, given: Given) -> str:

@@ -11,12 +11,13 @@ from thermocline.errors import ThermoclineError, TopicForbidden, TopicMissing
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.kafka.rights import READING, WRITING, TopicRights
+from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
     from thermocline.settings import KafkaSettings, Settings
 
-__all__ = ["brokers", "missing_rights", "rights", "topics"]
+__all__ = ["brokers", "missing_rights", "registry", "rights", "topics"]
 
 _ACL_NAMES: Final = {
     "READ": "Read",
@@ -25,6 +26,7 @@ _ACL_NAMES: Final = {
     "DESCRIBE_CONFIGS": "DescribeConfigs",
 }
 """The operations, as Kafka's tool for rights calls them."""
+_UNKNOWN_ID: Final = (1 << 31) - 1  # the greatest schema id
 _ANONYMOUS: Final = "ANONYMOUS"
 
 
@@ -35,6 +37,15 @@ def brokers(examination: Examination) -> Sequence[Finding]:
     found = f"{kafka.bootstrap_servers}: cluster {log.cluster_id()}"
     examination.log = log
     return (well(found),)
+
+
+def registry(examination: Examination) -> Sequence[Finding]:
+    """Whether the schema registry answers, by asking for a schema that it does not have."""
+    asked = examination.settings.registry.client()
+    if asked is None:
+        return (well("not needed: registry.url is empty"),)
+    asked.of(_UNKNOWN_ID)
+    return (well(mask_password(examination.settings.registry.url)),)
 
 
 def topics(examination: Examination) -> Sequence[Finding]:

@@ -11,6 +11,7 @@ from thermocline.doctor.partitioners import partitioner_of
 from thermocline.doctor.sample import Sample, sample_of
 from thermocline.errors import ThermoclineError
 from thermocline.rules.keys import named_columns
+from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
@@ -147,13 +148,15 @@ def _two_spellings(spelled: Spelled) -> tuple[tuple[bytes | None, str, int], tup
 
 
 def _named(sample: Sample, key: bytes) -> str:
-    columns = named_columns(sample.definition, key)
-    return ", ".join(f"{name} = {value!r}" for name, value in columns.items())[:_KEY_CHARACTERS_MAX]
+    return str(named_columns(sample.definition, key))[:_KEY_CHARACTERS_MAX]
 
 
 def _raw(raw: bytes | None) -> str:
-    """A key's bytes, as Python writes them; None where a record has no key."""
+    """A key's bytes: as text, or in base64 where they are none."""
     if raw is None:
         return "no key"
-    shown = repr(raw)[1:]
+    try:
+        shown = raw.decode()
+    except UnicodeDecodeError:
+        shown = json_text(raw)
     return shown if len(shown) <= _KEY_CHARACTERS_MAX else f"{shown[:_KEY_CHARACTERS_MAX]}…"
