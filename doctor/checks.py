@@ -42,7 +42,7 @@ CHECKS: Final = (
     Check("disks", "Have the disks room?", disks.disks),
     Check("port", "Does the server listen at its port, or could it?", machine.port),
     Check("kafka", "Do the brokers answer?", kafka.brokers, is_open=lambda one: one.log is not None),
-    Check("topics", "Are the topics there?", kafka.topics, _KAFKA),
+    Check("topics", "Are the topics there?", kafka.topics, _KAFKA, is_open=lambda one: bool(one.topics)),
     Check("rights", "May the user do with the topics what it takes?", kafka.rights, _KAFKA),
     Check("registry", "Does the schema registry answer?", kafka.registry),
     Check(

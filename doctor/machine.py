@@ -142,7 +142,10 @@ def cores(examination: Examination) -> Sequence[Finding]:
     assert examination.log is not None
     found: list[Finding] = []
     for name in examination.tables:
-        facts = examination.log.describe(examination.topics_of(name))
+        topics = examination.topics_of(name)
+        if not topics:
+            continue
+        facts = examination.log.describe(topics)
         partitions = {topic: fact.partitions for topic, fact in facts.items()}
         found += cores_of(settings.kafka, name, partitions, examination.definition(name).buckets, count)
     return found

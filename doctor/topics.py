@@ -166,7 +166,9 @@ def message_bytes(examination: Examination) -> Sequence[Finding]:
     letters = {
         name: letter
         for name in examination.tables
-        if (letter := examination.settings.table(name).dead_letter_topic) in examination.topics and letter
+        if (letter := examination.settings.table(name).dead_letter_topic) in examination.topics
+        and letter
+        and examination.topics_of(name)
     }
     if letters:
         assert examination.log is not None

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import zlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from thermocline.doctor import sample as sample_module
+from thermocline.doctor.check import Examination
 from thermocline.doctor.finding import Outcome
 from thermocline.doctor.keys import bad_in, scattered_in, spelled_twice_in
 from thermocline.doctor.partitioners import murmur2, partitioner_of
-from thermocline.doctor.sample import Place, Sample
+from thermocline.doctor.sample import Place, Sample, sample_of
 from thermocline.kafka.facts import RecordChunk
+from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
-from thermocline.settings import KafkaSettings
+from thermocline.rules.seam import Seam
+from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
+
+if TYPE_CHECKING:
+    from thermocline.kafka.log import Log
 
 KAFKA = KafkaSettings(bootstrap_servers="b:1")
 TABLE = LiveTable.build(
@@ -76,6 +85,28 @@ def test_a_key_in_several_partitions_is_named_with_them() -> None:
     assert found.looked_at == (
         '1 of 2 keys are in several partitions: app_id=1, user_id="ada" at profiles/0@0, profiles/2@0'
     )
+
+
+def test_a_sample_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: a log that goes on after what was asked for, by chunks of ten records."""
+    chunk = RecordChunk("profiles", 0, [ONE] * 10, [b'{"value":"x"}'] * 10, list(range(10)), [0] * 10)
+    monkeypatch.setattr(sample_module, "read_ranges", lambda *_: (chunk for _ in range(5)))
+    monkeypatch.setattr(sample_module, "RECORDS_MAX", 25)
+    bounds = Seam({("profiles", 0): 0}), Seam({("profiles", 0): 50})
+    tables = {
+        "profiles": TableSettings(
+            identifier="app.profiles",
+            topics=("profiles",),
+            key=("app_id", "user_id"),
+            columns={"app_id": "int", "user_id": "string", "value": "string"},
+        )
+    }
+    examination = Examination(None, SystemClock(), ("profiles",), topics=("profiles",))
+    examination.read_settings = Settings(
+        kafka=KAFKA, catalog=CatalogSettings(uri="sqlite:///c.db", warehouse="w"), tables=tables
+    )
+    examination.log = cast("Log", SimpleNamespace(bounds=lambda _: bounds))
+    assert sample_of(examination, "profiles").records == 30
 
 
 def test_records_that_are_all_bad_are_a_problem() -> None:
