@@ -108,18 +108,18 @@ def missing_rights(
     grant = acls(kafka, principal, topic, tuple(_ACL_NAMES[one] for one in missing))
     if principal == _ANONYMOUS and "SSL" in kafka.client.get("security.protocol", ""):
         grant = "# instead of ANONYMOUS, the name in the client's certificate\n" + grant
-    is_grave = any(one != "DESCRIBE_CONFIGS" for one in missing)
+    stops_reads = any(one != "DESCRIBE_CONFIGS" for one in missing)
     means = (
         "ingest and servers can't read it" if "READ" in wanted else "ingest stops at the first dead letter"
     )
     careful = "the topic counts as compacted, with Kafka's defaults"
     return Finding(
-        Outcome.PROBLEM if is_grave else Outcome.WARNING,
+        Outcome.PROBLEM if stops_reads else Outcome.WARNING,
         f"the user {principal} lacks {', '.join(missing)}",
-        means if is_grave else careful,
+        means if stops_reads else careful,
         grant,
         topic,
-        TopicForbidden.code if is_grave else "",
+        TopicForbidden.code if stops_reads else "",
     )
 
 
