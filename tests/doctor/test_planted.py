@@ -6,7 +6,7 @@ import itertools
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -44,9 +44,8 @@ class Planting:
         self.kafka, self.tools, self.folder = kafka, tools, folder
         self.topic = f"profiles{next(_NUMBERS)}"
 
-    def topic_with(self, partitions: int = 2, **entries: str) -> None:
-        config = {name.replace("_", "."): value for name, value in entries.items()}
-        self.kafka.create_topic(self.topic, partitions, {**WELL, **config})
+    def topic_with(self, entries: Mapping[str, str] | None = None, partitions: int = 2) -> None:
+        self.kafka.create_topic(self.topic, partitions, {**WELL, **(entries or {})})
 
     def deployment(self, more: str = "", sections: str = "", servers: str = "", port: int = 0) -> Deployment:
         planted = Deployment(self.folder, self.tools)
@@ -68,22 +67,22 @@ def planting(kafka: GuardedKafka, tools: Path, tmp_path: Path) -> Planting:
 @pytest.mark.parametrize(
     ("check", "entries", "says"),
     [
-        ("retention", {"retention_ms": "60000"}, "retention.ms is 60,000 (1 minute)"),
-        ("retention", {"retention_bytes": "1000000"}, "retention.bytes is 1000000"),
+        ("retention", {"retention.ms": "60000"}, "retention.ms is 60,000 (1 minute)"),
+        ("retention", {"retention.bytes": "1000000"}, "retention.bytes is 1000000"),
         (
             "compaction lag",
-            {"cleanup_policy": "compact", "min_compaction_lag_ms": "1000"},
+            {"cleanup.policy": "compact", "min.compaction.lag.ms": "1000"},
             "min.compaction.lag.ms is 1,000 (1 second)",
         ),
         (
             "tombstones",
-            {"cleanup_policy": "compact", "delete_retention_ms": "1000"},
+            {"cleanup.policy": "compact", "delete.retention.ms": "1000"},
             "delete.retention.ms is 1,000 (1 second)",
         ),
     ],
 )
 def test_how_a_topic_is_set(planting: Planting, check: str, entries: dict[str, str], says: str) -> None:
-    planting.topic_with(**entries)
+    planting.topic_with(entries)
     planted = planting.deployment()
     (finding,) = findings(planted.doctor(), check)
     assert (finding["subject"], finding["looked_at"]) == (planting.topic, says)
@@ -95,7 +94,7 @@ def test_a_dead_letter_topic_that_takes_less_than_its_table(planting: Planting) 
     planting.kafka.create_topic(f"{planting.topic}-dead", 1, {"max.message.bytes": "1000"})
     planted = planting.deployment(more=f'dead_letter_topic = "{planting.topic}-dead"')
     (finding,) = findings(planted.doctor(), "message bytes")
-    assert finding["looked_at"] == f"max.message.bytes is 1.0 kB, that of the topics of profiles 1.0 MB"  # noqa: F541
+    assert finding["looked_at"] == "max.message.bytes is 1.0 kB, that of the topics of profiles 1.0 MB"
     assert findings(planted.doctor(finding["fix"]), "message bytes") == []
 
 

