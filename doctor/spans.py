@@ -15,7 +15,8 @@ def shown_ms(milliseconds: float) -> str:
         if milliseconds == size:
             return f"1 {unit}"
         if milliseconds >= 2 * size:
-            return f"{milliseconds / size:,.3g} {unit}s"
+            count = milliseconds / size
+            return f"{count:,.0f} {unit}s" if count >= 100 else f"{count:.3g} {unit}s"
     return f"{milliseconds:g} ms"
 
 
