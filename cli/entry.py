@@ -22,6 +22,7 @@ from thermocline.cli import (
     config,
     demo,
     dev,
+    doctor,
     explain,
     ingest,
     init,
@@ -90,6 +91,7 @@ app.command("init")(init.init)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
 app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)

@@ -11,6 +11,12 @@ from tests.mutation import ALWAYS, DROP, FULL, NEVER, SWAP, Line
 
 # fmt: off
 LINES: Final[dict[str, Line]] = {
+    # What doctor says and tries.
+    "doctor-exit-code": Line("a problem never ends with the exit code of a success", DROP, "doctor/test_run.py::test_the_exit_code_is_that_of_the_gravest_and_a_source_that_is_down_goes_before"),
+    "doctor-dependents": Line("what hangs on a source that is down is not called well", DROP, "doctor/test_run.py::test_what_is_down_takes_only_what_hangs_on_it_with_it"),
+    "doctor-commit-refused": Line("the commit that tries the rights on a catalog can't land", ("(AssertTableUUID(uuid=uuid.uuid4()),)", "()"), "doctor/test_lake.py::test_the_commit_that_tries_rights_demands_what_cannot_be"),
+    "doctor-deletes-one-setting": Line("a fix of the configuration deletes the one setting and nothing else", ("== wanted", "!= text"), "doctor/test_configuration.py::test_a_setting_that_has_no_line_of_its_own_is_deleted_by_hand"),
+    "doctor-sample-bounded": Line("a sample of a table's records is bounded", NEVER, "doctor/test_keys.py::test_a_sample_ends_at_its_bound"),
     # Commit, ownership, unknown commits.
     "rewrite-is-proved": Line("what others committed is not taken over for what they call it", DROP, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
     "rewrite-same-rows": Line("nor for the number of its rows alone", NEVER, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
