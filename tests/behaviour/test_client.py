@@ -32,7 +32,7 @@ def test_the_examples_of_its_page_hold(
     page = page.replace("http://127.0.0.1:8080", stack.url)
     page = page.replace("127.0.0.1:9092", stack.kafka.bootstrap_servers)
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "docs"}
     for block in blocks:

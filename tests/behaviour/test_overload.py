@@ -18,7 +18,6 @@ import pytest
 from tests.behaviour.test_server import attributes, lookup, replayed
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli.server_answers import Client
-from thermocline.dev.ports import free_ports
 from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import ThermoclineError
 from thermocline.ingest.owner.owner import Owner
@@ -50,7 +49,7 @@ def server(stack: Stack) -> Command:
     """With every process that a server can have."""
     more = {
         "THERMOCLINE_SERVING__EXTRACT_JOBS_DIR": str(stack.folder / "jobs"),
-        "THERMOCLINE_SERVING__TRINO__PORT": str(free_ports(1)[0]),
+        "THERMOCLINE_SERVING__CATALOG__ENABLED": "true",
     }
     server = stack.command("serve", "serve", environment=more)
     stack.wait_until_ready(server)
@@ -102,7 +101,7 @@ def pids_of(server: Command, role: str) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("role", ["api", "tailer", "jobs", "trino"])
+@pytest.mark.parametrize("role", ["api", "tailer", "jobs", "live"])
 def test_a_process_killed_under_load_is_replaced_and_no_answer_is_wrong(
     stack: Stack, owner: Owner, topic: Topic, server: Command, role: str
 ) -> None:
