@@ -20,6 +20,7 @@ NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")
 BEHAVIOUR = Path(__file__).parent / "behaviour"
 NOT_ON_A_LAKE = {
     "test_lake": "brings a lake of its own",
+    "test_live_catalog_store": "the same",
     "test_owner": "breaks the catalog's file and the table's folder",
     "test_stops": "the same",
     "test_failpoints": "counts the files of the table's folder",

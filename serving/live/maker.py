@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from thermocline.errors import NotReady, ReadPointGone, StorageFailed, first_line
-from thermocline.iceberg.files import read_file
+from thermocline.iceberg.files import deleted_on_error, read_file
 from thermocline.iceberg.live_files import live_folder
 from thermocline.iceberg.snapshot_writer import SnapshotWriter, write_files
 from thermocline.rules.read_point import includes
@@ -300,22 +300,25 @@ class SnapshotMaker:
         below, files = seen.below, self._files
         assert files is not None
         overlay, written = seen.overlay.advanced(seen.new, below.table.io, files.folder)
-        files.count(written)
         over = overlay.laid_over()
         snapshot = None
-        if over.added or over.deletes:
-            snapshot = below.writer.snapshot(files.folder, secrets.randbits(_ID_BITS) + 1, over)
-        now_ms = self._clock.now_ms()
-        metadata = live_metadata(below.metadata, below.snapshot, overlay, snapshot, seen.read_point, now_ms)
         token = secrets.token_hex(_TOKEN_BYTES)
         load = f"{files.server}-{token}"
-        # Half of the time is left to queries that begin at the end of the other half.
-        until_ms = now_ms + int(1000 * files.files_seconds / 2)
-        metadata["properties"] |= {LOAD: load, LOAD_UNTIL: str(until_ms)}
-        location, content = _metadata_location(files.folder, token), json.dumps(metadata).encode()
-        contents = {**(snapshot.contents if snapshot is not None else {}), location: content}
-        write_files(below.table.io, contents)
-        files.count(contents)
+        # Else each attempt in a store that is nearly full would take the room that there is.
+        with deleted_on_error(below.table.io, written):  # safety: live-attempts-leave-nothing
+            if over.added or over.deletes:
+                snapshot = below.writer.snapshot(files.folder, secrets.randbits(_ID_BITS) + 1, over)
+            now_ms = self._clock.now_ms()
+            metadata = live_metadata(
+                below.metadata, below.snapshot, overlay, snapshot, seen.read_point, now_ms
+            )
+            # Half of the time is left to queries that begin at the end of the other half.
+            until_ms = now_ms + int(1000 * files.files_seconds / 2)
+            metadata["properties"] |= {LOAD: load, LOAD_UNTIL: str(until_ms)}
+            location, content = _metadata_location(files.folder, token), json.dumps(metadata).encode()
+            contents = {**(snapshot.contents if snapshot is not None else {}), location: content}
+            write_files(below.table.io, contents)
+        files.count([*written, *contents])
         self._overlay = overlay
         measures.LIVE_SNAPSHOTS.labels(self.name).inc()
         bytes_written = sum(written.values()) + sum(map(len, contents.values()))

@@ -262,8 +262,8 @@ class LoadTimeout(RequestError):
     requests to the table's store. They weren't done within serving.catalog.load_seconds_max: the store or the
     catalog doesn't answer or is slow, or very much has come since the last commit.
 
-    Nothing is lost: no engine is told of a snapshot before all of it is stored. The server goes on with it, so
-    a later load takes less. Lookups and extracts don't wait for it. Ask again in a moment. If it keeps
+    Nothing is lost: no engine is told of a snapshot before all of it is stored. The server goes on with it,
+    so a later load takes less. Lookups and extracts don't wait for it. Ask again in a moment. If it keeps
     happening, `thermocline config check --connect` tries catalog and store.
     """
 

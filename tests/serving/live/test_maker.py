@@ -218,6 +218,23 @@ def test_what_a_failed_snapshot_left_is_never_named_and_goes_once_it_is_found(ta
     assert not files_in(folder) & left
 
 
+def test_where_the_last_of_a_snapshots_files_finds_no_room_the_others_do_not_stay(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    maker.current()
+    folder = Path(table.world.folder) / "thermocline" / "live"
+    before = files_in(folder)
+    produce(table.world, "cold", "later")
+    table.world.tail()
+    arm_from({TEXT_VARIABLE: "snapshot.write=error@1"})
+    try:
+        with pytest.raises(StorageFailed):
+            maker.current()
+    finally:
+        arm_from({})
+    assert files_in(folder) == before
+
+
 def files_in(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
