@@ -176,8 +176,8 @@ SETTINGS: Final[Mapping[str, str]] = {
         "given for longer than `serving.catalog.min_interval_seconds`. Without it there is no bound."
     ),
     "serving.catalog.load_seconds_max": (
-        "How long an engine waits for a snapshot before it is refused, as when the table's store doesn't answer. "
-        "The server goes on with the snapshot."
+        "How long an engine waits for a snapshot before it is refused, as when the table's store doesn't "
+        "answer. The server goes on with the snapshot."
     ),
     "serving.catalog.reader_properties": (
         "Properties of the table's own catalog, such as `credential`, that replace those of `[catalog]` "

@@ -31,6 +31,8 @@ NOT_ON_A_LAKE = {
     "test_log": "is about the log",
 }
 """With ``--lake`` the rest of the behaviour suite runs, but what asks Spark."""
+SPARK_ON_A_LAKE = ("test_live_catalog_in_engines",)
+"""And of that, this."""
 NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
@@ -77,7 +79,7 @@ def _runs_on_a_lake(item: pytest.Item) -> bool:
         item.path.parent == BEHAVIOUR
         and item.path.stem not in NOT_ON_A_LAKE
         and not item.get_closest_marker("local_files")
-        and "new_spark" not in getattr(item, "fixturenames", ())
+        and (item.path.stem in SPARK_ON_A_LAKE or "new_spark" not in getattr(item, "fixturenames", ()))
     )
 
 
