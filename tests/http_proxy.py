@@ -95,6 +95,20 @@ class RandomFaults:
         return self._random.choice(self._faults) if self._random.random() < self.share else None
 
 
+class NoWrites:
+    """Of a store that takes ``after`` more writes and then none; for `HttpProxy`'s ``decide``."""
+
+    def __init__(self, fault: Fault = Fault.FULL, after: int = 0) -> None:
+        self._fault = fault
+        self._left = after
+
+    def __call__(self, request: Request) -> Fault | None:
+        if request.method not in ("PUT", "POST"):
+            return None
+        self._left -= 1
+        return self._fault if self._left < 0 else None
+
+
 OF_A_STORE: Final = (
     *(Fault.LOST, Fault.UNANSWERED, Fault.FAILED, Fault.ERROR),
     *(Fault.BUSY, Fault.BUSY_AFTER, Fault.CUT, Fault.SLOW),
