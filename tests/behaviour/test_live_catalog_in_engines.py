@@ -513,6 +513,7 @@ REFUSALS = (
     "read-only",
     "/dev/null",
     "live..tables..are..read..only",
+    "bucket does not exist",
     "Server does not support endpoint",
     "GC is disabled",
 )
