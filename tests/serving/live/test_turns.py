@@ -21,8 +21,10 @@ def clock() -> ManualClock:
 
 
 @contextmanager
-def another_turn(turns: Turns, asked_at: float, end: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Another thread has its turn until the block ends, and then does that."""
+def another_turn(
+    turns: Turns, asked_at: float, end: Callable[[], object] = lambda: None
+) -> Iterator[Callable[[], None]]:
+    """Another thread has its turn until it is told to leave, or the block ends, and then does that."""
     begun, leave = threading.Event(), threading.Event()
 
     def have() -> None:
@@ -38,7 +40,7 @@ def another_turn(turns: Turns, asked_at: float, end: Callable[[], None] = lambda
     thread.start()
     begun.wait()
     try:
-        yield
+        yield leave.set
     finally:
         leave.set()
         thread.join()
@@ -49,11 +51,14 @@ def fail() -> None:
 
 
 def test_nobody_waits_for_a_turn_that_takes_too_long_already(clock: ManualClock) -> None:
-    turns = Turns("profiles", clock, SECONDS_MAX)
-    with another_turn(turns, clock.monotonic()):
+    """Method: the turn ends a moment later, so that whoever waits for it would get the next one."""
+    turns, asked = Turns("profiles", clock, SECONDS_MAX), threading.Event()
+    with another_turn(turns, clock.monotonic(), lambda: asked.wait(1.0)) as leave:
         clock.advance(SECONDS_MAX + 1)
+        leave()
         with pytest.raises(LoadTimeout, match="profiles was not loaded within 60 s"):
             turns.turn(clock.monotonic()).__enter__()
+        asked.set()
     with turns.turn(clock.monotonic()):
         pass  # once it has ended, the next one comes
 
