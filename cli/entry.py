@@ -24,6 +24,7 @@ from thermocline.cli import (
     dev,
     explain,
     ingest,
+    init,
     jobs,
     maintain,
     quarantine,
@@ -33,6 +34,7 @@ from thermocline.cli import (
     status,
     table,
     topic,
+    try_record,
     verify,
     version,
     views,
@@ -84,6 +86,7 @@ app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
 app.add_typer(audit.app, name="audit")
+app.command("init")(init.init)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
@@ -91,6 +94,7 @@ app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)
 app.command("extract")(read.extract)
+app.command("try")(try_record.try_record)
 app.command("sql")(sql.sql)
 app.command("verify")(verify.verify)
 app.command("explain")(explain.explain)

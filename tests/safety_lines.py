@@ -231,6 +231,7 @@ LINES: Final[dict[str, Line]] = {
     "failures-of-another": Line("nor are those of another address", ("max(self._cells[row + 1], now - _QUIET_NS)", "now - _QUIET_NS"), "serving/access/test_limits.py::test_many_addresses_that_fail_take_the_place_of_the_one_that_failed_longest_ago"),
     "clients-kept": Line("a clients file that can't be read changes nothing", ("except ConfigInvalid as error:", "except ZeroDivisionError as error:"), "serving/access/test_admission.py::test_a_file_that_cannot_be_read_changes_nothing_and_is_named"),
     "clients-valid": Line("no command leaves a clients file that a server can't read", DROP, "cli/test_client.py::test_a_change_that_would_make_the_file_invalid_changes_nothing"),
+    "grant-kept": Line("a verb that is added gives no rows or columns besides", ("tables.setdefault(one.table, tomlkit.table())", "tables[one.table] = tomlkit.table()"), "cli/test_client.py::test_a_verb_that_is_added_gives_no_rows_or_columns_besides"),
     "keys-two": Line("two keys of a client count at a time", NEVER, "cli/test_client.py::test_two_keys_count_at_a_time_and_a_revoked_or_expired_one_makes_room"),
     "audited-or-refused": Line("without an audit log that is required, nothing is answered", DROP, "serving/http/test_audited.py::test_a_log_that_is_required_and_fails_stops_answers_and_is_named"),
     "direct-audited": Line("the short way is audited, too", DROP, "serving/http/test_audited.py::test_the_short_way_writes_the_same_line"),
@@ -749,5 +750,10 @@ LINES: Final[dict[str, Line]] = {
     "jwks-private": Line("nor one that everybody can sign with", NEVER, "serving/access/test_jwks.py::test_a_key_that_cannot_be_used_is_named_and_the_others_are"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
+    "init-never-overwrites": Line("init does not write over a configuration that appeared meanwhile", ("os.link", "os.rename"), "cli/test_init.py::test_a_file_that_appeared_meanwhile_is_kept"),
+    "init-unchanged-meanwhile": Line("nor over what somebody else changed in it", NEVER, "cli/test_init.py::test_a_file_that_was_changed_meanwhile_is_kept"),
+    "init-comment": Line("no word of a schema or a record becomes a setting", ('_BREAKS.sub(" ", text)', "text"), "cli/test_init.py::test_no_word_of_a_schema_becomes_a_setting"),
+    "init-no-secret": Line("no secret gets into a configuration", NEVER, "cli/test_init.py::test_a_secret_is_taken_as_a_variable_alone"),
+    "init-eight-bytes": Line("a number is not taken for a document that names a schema", NEVER, "thermocline/test_recognise.py::test_eight_bytes_that_begin_like_a_schemas_id_are_a_number_where_no_registry_knows_it"),
 }
 # fmt: on

@@ -10,6 +10,7 @@ from __future__ import annotations
 from thermocline.errors.audit import AuditUnavailable
 from thermocline.errors.configuration import (
     AlterationRefused,
+    ConfigExists,
     ConfigInvalid,
     ConfigurationError,
     DefinitionDiffers,
@@ -18,6 +19,7 @@ from thermocline.errors.configuration import (
     PortTaken,
     PurgeRefused,
     StateDirUnusable,
+    TopicUnrecognised,
 )
 from thermocline.errors.http import BadRequest
 from thermocline.errors.jobs import (
@@ -111,6 +113,7 @@ __all__ = [
     "CatalogUnreachable",
     "CommitRejected",
     "CommitUnknown",
+    "ConfigExists",
     "ConfigInvalid",
     "ConfigurationError",
     "DeadLetterRefused",
@@ -166,6 +169,7 @@ __all__ = [
     "TopicCompacted",
     "TopicForbidden",
     "TopicMissing",
+    "TopicUnrecognised",
     "TransactionOpen",
     "TrinoRefused",
     "TrinoUnreachable",
