@@ -76,6 +76,7 @@ def test_a_load_that_is_not_answered_in_time_is_refused_and_goes_on_to_be_counte
 ) -> None:
     """Goal: however long a store stands still, it takes no more threads than `WAITING_MAX`."""
     go_on = threading.Event()
+    at_last = threading.Timer(20.0, go_on.set)  # who waits for ever is answered then, which fails the test
 
     def answer(asked: Asked) -> Loaded:
         if asked.table == "profiles":
@@ -98,5 +99,7 @@ def test_a_load_that_is_not_answered_in_time_is_refused_and_goes_on_to_be_counte
             except ServerBusy:
                 await asyncio.sleep(0.01)
 
+    at_last.start()
     with listening(tmp_path / "live", answer, seconds_max=0.2) as channel:
         asyncio.run(ask_all(channel))
+    at_last.cancel()
