@@ -184,6 +184,10 @@ SETTINGS: Final[Mapping[str, str]] = {
         "How many files may be written in an hour for a table. Where snapshots would take more, each is "
         "given for longer than `serving.catalog.min_interval_seconds`. Without it there is no bound."
     ),
+    "serving.catalog.load_seconds_max": (
+        "How long an engine waits for a snapshot before it is refused, as when the table's store doesn't "
+        "answer. The server goes on with the snapshot."
+    ),
     "serving.catalog.reader_properties": (
         "Properties of the table's own catalog, such as `credential`, that replace those of `[catalog]` "
         "when the server asks what a reader may access. The keys and settings of the store that the "

@@ -20,6 +20,7 @@ NO_CATALOG = CatalogSettings(uri="sqlite:///none.db", warehouse="none")
 BEHAVIOUR = Path(__file__).parent / "behaviour"
 NOT_ON_A_LAKE = {
     "test_lake": "brings a lake of its own",
+    "test_live_catalog_store": "the same",
     "test_owner": "breaks the catalog's file and the table's folder",
     "test_stops": "the same",
     "test_failpoints": "counts the files of the table's folder",
@@ -30,6 +31,8 @@ NOT_ON_A_LAKE = {
     "test_log": "is about the log",
 }
 """With ``--lake`` the rest of the behaviour suite runs, but what asks Spark."""
+SPARK_ON_A_LAKE = ("test_live_catalog_in_engines",)
+"""And of that, this."""
 NEED_JAVA = ("trino", "demo")
 TOGETHER = ("tests/views/trino/", "tests/views/stacked/")
 """Folders of which all tests share one Trino."""
@@ -76,7 +79,7 @@ def _runs_on_a_lake(item: pytest.Item) -> bool:
         item.path.parent == BEHAVIOUR
         and item.path.stem not in NOT_ON_A_LAKE
         and not item.get_closest_marker("local_files")
-        and "new_spark" not in getattr(item, "fixturenames", ())
+        and (item.path.stem in SPARK_ON_A_LAKE or "new_spark" not in getattr(item, "fixturenames", ()))
     )
 
 

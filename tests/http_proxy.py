@@ -38,6 +38,7 @@ class Fault(StrEnum):
     BUSY_AFTER = "it is carried out, and the answer is 503"
     ERROR = "it never reaches the server, and the answer is 500"
     BUSY = "it never reaches the server, and the answer is 503"
+    FULL = "it never reaches the server, and the answer is 507"
     CUT = "half of the answer comes, then the connection ends"
     SLOW = "it is carried out late, and answered"
     LATE = "the connection ends, and it reaches the server when that is told"
@@ -51,8 +52,10 @@ _STATUS: Final[Mapping[Fault, int]] = {
     Fault.BUSY_AFTER: 503,
     Fault.ERROR: 500,
     Fault.BUSY: 503,
+    Fault.FULL: 507,
 }
-_NOT_CARRIED_OUT: Final = (Fault.LOST, Fault.ERROR, Fault.BUSY)
+_CODES: Final[Mapping[int, str]] = {503: "SlowDown", 507: "XMinioStorageFull"}
+_NOT_CARRIED_OUT: Final = (Fault.LOST, Fault.ERROR, Fault.BUSY, Fault.FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,20 @@ class RandomFaults:
 
     def __call__(self, request: Request) -> Fault | None:
         return self._random.choice(self._faults) if self._random.random() < self.share else None
+
+
+class NoWrites:
+    """Of a store that takes ``after`` more writes and then none; for `HttpProxy`'s ``decide``."""
+
+    def __init__(self, fault: Fault = Fault.FULL, after: int = 0) -> None:
+        self._fault = fault
+        self._left = after
+
+    def __call__(self, request: Request) -> Fault | None:
+        if request.method not in ("PUT", "POST"):
+            return None
+        self._left -= 1
+        return self._fault if self._left < 0 else None
 
 
 OF_A_STORE: Final = (
@@ -268,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, status: int) -> None:
         """As S3 does it; a REST catalog's clients take any body of such a status."""
-        code = "SlowDown" if status == http.client.SERVICE_UNAVAILABLE else "InternalError"
+        code = _CODES.get(status, "InternalError")
         content = f"<Error><Code>{code}</Code><Message>of the proxy</Message></Error>".encode()
         self.send_response_only(status)
         self.send_header("Content-Type", "application/xml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,9 @@ class ProxiedLake:
     The catalog's own requests to the store do not go through the proxy.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Mapping[str, str] = {}) -> None:  # never changed
+        """``more`` are further properties."""
+        self._more = more
         self._store = LocalS3(folder / "s3")
         self._catalog = LocalRestCatalog(folder / "rest", self._store)
         self.store = HttpProxy(self._store.port)
@@ -33,7 +36,17 @@ class ProxiedLake:
     @property
     def properties(self) -> dict[str, str]:
         """The configuration's `[catalog] properties`."""
-        return {**self._catalog.properties, "s3.endpoint": self.store.url}
+        return {**self._catalog.properties, "s3.endpoint": self.store.url, **self._more}
+
+    @property
+    def store_pid(self) -> int | None:
+        """The store's process."""
+        return self._store.pid
+
+    @property
+    def objects(self) -> Path:
+        """A folder with a file for each object."""
+        return self._store.folder / "data" / self._store.bucket
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:

@@ -29,8 +29,9 @@ _TYPES: Final = {
 def catalog_problem(error: ThermoclineError) -> Response:
     """An error of ours as engines read it."""
     status, kind = _TYPES.get(error.status, (error.status, "InternalServerError"))
-    next_steps = f" Next: {error.next}" if error.next else ""
-    return catalog_error(status, kind, f"[{error.code}] {error.what}{next_steps}")
+    said = {"State": error.state, "Next": error.next}
+    more = "".join(f" {what}: {text}" for what, text in said.items() if text)
+    return catalog_error(status, kind, f"[{error.code}] {error.what}{more}")
 
 
 def catalog_error(status: int, kind: str, message: str) -> Response:

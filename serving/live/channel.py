@@ -11,10 +11,11 @@ import logging
 import pickle
 import socketserver
 from collections import Counter
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from thermocline.errors import InternalError, NotReady, ServerBusy, ThermoclineError
+from thermocline.errors import InternalError, LoadTimeout, NotReady, ServerBusy, ThermoclineError
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -43,23 +44,34 @@ class Asked(NamedTuple):
 class LiveChannel:
     """Asks for snapshots. For one event loop."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds_max: float) -> None:
+        """``seconds_max`` is how long an answer is waited for."""
         self._path = path
+        self._seconds_max = seconds_max
         self._waiting: Counter[str] = Counter()
 
     async def ask(self, asked: Asked) -> Loaded:
         """What a load is told.
 
-        Raises what `SnapshotMaker` raises; `NotReady` where nobody answers, and `ServerBusy` where too many
-        wait for a snapshot of the table, as when its store does not answer.
+        Raises what `SnapshotMaker` raises; `NotReady` where nobody is there to answer, `LoadTimeout` where no
+        answer comes in time, as when the table's store stands still, and `ServerBusy` where too many wait.
         """
         if self._waiting[asked.table] >= WAITING_MAX:  # safety: live-loads-bounded
             raise ServerBusy.of_loads(asked.table, WAITING_MAX)
         self._waiting[asked.table] += 1
+        answer = asyncio.ensure_future(self._ask(asked))
+        # Also where nobody waits for it any more, it takes a connection and a thread until it comes.
+        answer.add_done_callback(partial(self._note_answer, asked.table))
         try:
-            return await self._ask(asked)
-        finally:
-            self._waiting[asked.table] -= 1
+            async with asyncio.timeout(self._seconds_max):  # safety: live-load-bounded
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            raise LoadTimeout(table=asked.table, seconds=self._seconds_max) from None
+
+    def _note_answer(self, table: str, answer: asyncio.Future[Loaded]) -> None:
+        self._waiting[table] -= 1
+        if not answer.cancelled():
+            answer.exception()  # of one that nobody waits for, asyncio would say that it was never looked at
 
     async def _ask(self, asked: Asked) -> Loaded:
         try:

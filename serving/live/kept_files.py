@@ -50,6 +50,7 @@ class KeptFiles:
         self._leased_until: dict[int, float] = {}  # by the id of the snapshot below, by the monotonic clock
         self._named_at: dict[str, float] = {}
         self._left_behind: Sequence[str] | None = None  # None before it was looked for
+        self._look_at = 0.0
 
     @property
     def has_any(self) -> bool:
@@ -82,10 +83,15 @@ class KeptFiles:
         measures.LIVE_FILES_WRITTEN.labels(self._name).inc(len(written))
 
     def look(self) -> None:
-        """Find what an earlier process of this server left. Raises `OSError`. For any thread."""
-        if self._left_behind is None:
+        """Find what an earlier process of this server left. Raises `OSError`. For any thread.
+
+        Now and then that is what a store did late: a file that it was sent, and asked to delete, long before.
+        """
+        now = self._clock.monotonic()
+        if self._left_behind is None or now >= self._look_at:  # safety: live-found-late
             found = listed_folder(self._io, self.folder, is_recursive=True)
             self._left_behind = [file.path for file in found]
+            self._look_at = now + self.files_seconds
 
     def look_again(self) -> None:
         """Find, with the next look, what is there that is not known. For any thread."""

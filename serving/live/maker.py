@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 from thermocline.errors import NotReady, ReadPointGone, StorageFailed, first_line
-from thermocline.iceberg.files import read_file
+from thermocline.iceberg.files import deleted_on_error, read_file
 from thermocline.iceberg.live_files import live_folder
 from thermocline.iceberg.snapshot_writer import SnapshotWriter, write_files
 from thermocline.rules.read_point import includes
 from thermocline.serving.live.metadata import LOAD, LOAD_UNTIL, live_metadata, table_metadata
 from thermocline.serving.live.overlay import NewRecords, Overlay
+from thermocline.serving.live.turns import Turns
 from thermocline.serving.store import measures
 
 if TYPE_CHECKING:
@@ -121,12 +122,14 @@ class SnapshotMaker:
         clock: Clock,
         intervals: Intervals,
         stale_after_seconds: float,
+        load_seconds_max: float,
         passed_on: PassedOn | None = None,
     ) -> None:
         """``open_table`` asks the catalog, ``files`` makes what keeps the files of a table.
 
-        Nothing is made of hot rows that are behind the log by more than ``stale_after_seconds``. Without
-        ``passed_on``, whoever loads the table has to have access to its files.
+        Nothing is made of hot rows that are behind the log by more than ``stale_after_seconds``. Nobody waits
+        for what another thread makes for longer than ``load_seconds_max``. Without ``passed_on``, whoever
+        loads the table has to have access to its files.
         """
         self.name = served.name
         self._served = served
@@ -138,7 +141,7 @@ class SnapshotMaker:
         self._intervals = intervals
         self._stale_after_seconds = stale_after_seconds
         self._passed_on = passed_on
-        self._making = threading.Lock()
+        self._turns = Turns(served.name, clock, load_seconds_max)
         self._refreshing = threading.Lock()
         self._below: _Below | None = None
         self._overlay: Overlay | None = None
@@ -158,10 +161,11 @@ class SnapshotMaker:
             NotReady: as a lookup; the hot rows are stale, or do not reach the records wanted; or the snapshot
                 below is not in the catalog's table any more.
             StorageFailed: the store, or a disk, fails.
+            LoadTimeout: another thread makes a snapshot, and takes too long.
             CatalogUnreachable, TableMissing: the table can't be loaded.
         """
         asked_at = self._clock.monotonic()
-        with self._making:
+        with self._turns.turn(asked_at):
             made = self._made
             if (
                 made is None
@@ -169,14 +173,14 @@ class SnapshotMaker:
                 or not includes(made.read_point.end, wanted)
             ):
                 made = self._made = self._make()
-            if not includes(made.read_point.end, wanted):  # safety: live-reads-after
-                raise NotReady(table=self.name, detail="it does not reach the records asked for yet")
             assert self._files is not None
             try:
                 self._files.name(made.paths, made.read_point.snapshot_id)
             except OSError as error:
                 raise self._failed(error) from error
-            return made
+        if not includes(made.read_point.end, wanted):  # safety: live-reads-after
+            raise NotReady(table=self.name, detail="it does not reach the records asked for yet")
+        return made
 
     def again(self, load: str) -> Loaded:
         """What an earlier load was told, of this server or another one.
@@ -221,7 +225,7 @@ class SnapshotMaker:
         """
         for files in [*self._former, *([] if self._files is None else [self._files])]:
             files.look()
-            with self._making:
+            with self._turns.between():
                 old = files.take_old()
                 # safety: live-begun-again
                 if self._made is not None and not set(old).isdisjoint(self._made.paths):
@@ -296,22 +300,25 @@ class SnapshotMaker:
         below, files = seen.below, self._files
         assert files is not None
         overlay, written = seen.overlay.advanced(seen.new, below.table.io, files.folder)
-        files.count(written)
         over = overlay.laid_over()
         snapshot = None
-        if over.added or over.deletes:
-            snapshot = below.writer.snapshot(files.folder, secrets.randbits(_ID_BITS) + 1, over)
-        now_ms = self._clock.now_ms()
-        metadata = live_metadata(below.metadata, below.snapshot, overlay, snapshot, seen.read_point, now_ms)
         token = secrets.token_hex(_TOKEN_BYTES)
         load = f"{files.server}-{token}"
-        # Half of the time is left to queries that begin at the end of the other half.
-        until_ms = now_ms + int(1000 * files.files_seconds / 2)
-        metadata["properties"] |= {LOAD: load, LOAD_UNTIL: str(until_ms)}
-        location, content = _metadata_location(files.folder, token), json.dumps(metadata).encode()
-        contents = {**(snapshot.contents if snapshot is not None else {}), location: content}
-        write_files(below.table.io, contents)
-        files.count(contents)
+        # Else each attempt in a store that is nearly full would take the room that there is.
+        with deleted_on_error(below.table.io, written):  # safety: live-attempts-leave-nothing
+            if over.added or over.deletes:
+                snapshot = below.writer.snapshot(files.folder, secrets.randbits(_ID_BITS) + 1, over)
+            now_ms = self._clock.now_ms()
+            metadata = live_metadata(
+                below.metadata, below.snapshot, overlay, snapshot, seen.read_point, now_ms
+            )
+            # Half of the time is left to queries that begin at the end of the other half.
+            until_ms = now_ms + int(1000 * files.files_seconds / 2)
+            metadata["properties"] |= {LOAD: load, LOAD_UNTIL: str(until_ms)}
+            location, content = _metadata_location(files.folder, token), json.dumps(metadata).encode()
+            contents = {**(snapshot.contents if snapshot is not None else {}), location: content}
+            write_files(below.table.io, contents)
+        files.count([*written, *contents])
         self._overlay = overlay
         measures.LIVE_SNAPSHOTS.labels(self.name).inc()
         bytes_written = sum(written.values()) + sum(map(len, contents.values()))

@@ -89,7 +89,16 @@ def _maker(settings: Settings, served: ServedTable) -> SnapshotMaker:
     opening = partial(open_table, settings, served.name)
     intervals = Intervals(serving.catalog.min_interval_seconds, serving.catalog.files_per_hour_max)
     passed_on = _passed_on(settings, served.name)
-    return SnapshotMaker(served, opening, files, clock, intervals, serving.stale_after_seconds, passed_on)
+    return SnapshotMaker(
+        served,
+        opening,
+        files,
+        clock,
+        intervals,
+        serving.stale_after_seconds,
+        serving.catalog.load_seconds_max,
+        passed_on,
+    )
 
 
 def _passed_on(settings: Settings, name: str) -> PassedOn | None:

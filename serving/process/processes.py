@@ -85,7 +85,8 @@ def run_worker(served: Served, address: tuple[Any, ...]) -> None:
     _become_child(served, lambda: sys.exit(0))
     settings = served.settings
     tables = open_tables(settings, served.definitions, served.since)
-    live = LiveChannel(_live_socket()) if settings.serving.catalog.enabled else None
+    catalog = settings.serving.catalog
+    live = LiveChannel(_live_socket(), catalog.load_seconds_max) if catalog.enabled else None
     certificates = _certificates(settings)
     app = create_app(
         tables, settings.serving, store_io(settings.catalog), _guard(settings, certificates), live

@@ -25,19 +25,28 @@ from thermocline.process.clock import SystemClock
 
 
 @pytest.fixture(scope="session")
-def new_lake(
+def lake_store(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Callable[[str], LocalRestCatalog] | None]:
-    """Makes a catalog on a place of its own in one store; None without ``--lake``."""
+) -> Iterator[LocalS3 | None]:
+    """The store of all tables; None without ``--lake``."""
     if not pytestconfig.getoption("--lake"):
         yield None
         return
+    with LocalS3(tmp_path_factory.mktemp("lake") / "s3") as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def new_lake(lake_store: LocalS3 | None) -> Iterator[Callable[[str], LocalRestCatalog] | None]:
+    """Makes a catalog on a place of its own in the store; None without ``--lake``."""
+    if lake_store is None:
+        yield None
+        return
     with ExitStack() as undo:
-        folder = tmp_path_factory.mktemp("lake")
-        store = undo.enter_context(LocalS3(folder / "s3"))
 
         def start(name: str) -> LocalRestCatalog:
-            return undo.enter_context(LocalRestCatalog(folder / name, store, warehouse=name))
+            folder = lake_store.folder.with_name(name)
+            return undo.enter_context(LocalRestCatalog(folder, lake_store, warehouse=name))
 
         yield start
 

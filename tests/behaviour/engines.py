@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from tests.behaviour import duckdb_reader
 from tests.environments import python_with
+from thermocline.iceberg.catalog_properties import duckdb_properties, java_properties
+from thermocline.settings import CatalogSettings
 
 CATALOG = "live"
 
@@ -43,7 +45,10 @@ class DuckDB:
 
     name = "DuckDB"
 
-    def __init__(self, folder: Path, url: str, key: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, url: str, key: str | None = None, store: CatalogSettings | None = None
+    ) -> None:
+        """``store`` are the settings of a catalog whose tables are in S3; none for local files."""
         self._answer = folder / "duckdb-answer.parquet"
         self._process = subprocess.Popen(
             [str(python_with("duckdb-client.txt")), duckdb_reader.__file__],
@@ -53,6 +58,10 @@ class DuckDB:
         )
         admitted = "AUTHORIZATION_TYPE 'none'" if key is None else f"TOKEN '{key}'"
         try:
+            if store is not None:
+                words = duckdb_properties(store).values
+                said = ", ".join(f"{name} '{value}'" for name, value in words.items())
+                self.run(f"CREATE SECRET store (TYPE s3, {said})")
             self.run(f"ATTACH '' AS {CATALOG} (TYPE iceberg, ENDPOINT '{url}', {admitted})")
         except EngineFailed:
             self.stop()
@@ -84,12 +93,22 @@ class Spark:
 
     name = "Spark"
 
-    def __init__(self, session: SparkSession, url: str, key: str | None = None) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        url: str,
+        key: str | None = None,
+        store: CatalogSettings | None = None,
+    ) -> None:
+        """``store`` are the settings of a catalog whose tables are in S3; none for local files."""
         self._session = session
         catalog = f"spark.sql.catalog.{CATALOG}"
         session.conf.set(catalog, "org.apache.iceberg.spark.SparkCatalog")
         admitted = {} if key is None else {"token": key}
-        for name, value in {"type": "rest", "uri": url, "cache-enabled": "false", **admitted}.items():
+        words = {} if store is None else java_properties(store).values
+        files = {name: value for name, value in words.items() if name.startswith(("s3.", "client.", "io-"))}
+        ours = {"type": "rest", "uri": url, "cache-enabled": "false", **admitted}
+        for name, value in (files | ours).items():
             session.conf.set(f"{catalog}.{name}", value)
         session.conf.set("spark.sql.shuffle.partitions", "2")
 

@@ -33,7 +33,7 @@ from thermocline.process.clock import Clock, SystemClock
 from thermocline.settings import Settings, load_settings
 
 PATIENCE_SECONDS = 60.0
-_SECTION = """
+SECTION = """
 [tables.{name}]
 identifier = "app.{name}"
 topics = ["{name}"]
@@ -74,7 +74,7 @@ class Live:
         self.topic = Topic(stack.settings.kafka, name)
         self.config_path = stack.folder / f"{name}.toml"
         base = stack.config_path.read_text().partition("[tables.")[0]
-        self.config_path.write_text(base + _SECTION.format(name=name, choices=choices))
+        self.config_path.write_text(base + SECTION.format(name=name, choices=choices))
         self.create()
 
     def create(self) -> None:

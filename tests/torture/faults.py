@@ -18,7 +18,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from tests.http_proxy import OF_A_CATALOG, OF_A_STORE, HttpProxy, RandomFaults
+from tests.http_proxy import OF_A_CATALOG, OF_A_STORE, HttpProxy, NoWrites, RandomFaults, Request
 from tests.http_proxy import Fault as Spoilt
 from tests.lake import ProxiedLake
 from tests.torture.armed import Armed
@@ -64,6 +64,7 @@ class Faults:
         self.points: Counter[str] = Counter()
         self._site = site
         self._transactions = 0
+        self._spoilt: set[HttpProxy] = set()
         self._broker = threading.Lock()
 
     def begin(self, fault: Fault) -> Heal | None:
@@ -175,10 +176,20 @@ class Faults:
         return heal
 
     def _spoil_store(self, fault: Fault) -> Heal:
-        return self._spoil(fault, self._lake().store, OF_A_STORE)
+        return self._spoil(self._lake().store, _now_and_then(fault, OF_A_STORE))
 
     def _spoil_catalog(self, fault: Fault) -> Heal:
-        return self._spoil(fault, self._lake().catalog, OF_A_CATALOG)
+        return self._spoil(self._lake().catalog, _now_and_then(fault, OF_A_CATALOG))
+
+    def _fill_store(self, fault: Fault) -> Heal:
+        # Some of what is written still finds room, so that it breaks off anywhere.
+        return self._spoil(self._lake().store, NoWrites(after=int(fault.choice * 20)))
+
+    def _slow_store_down(self, fault: Fault) -> Heal:
+        return self._spoil(self._lake().store, lambda _: Spoilt.BUSY)
+
+    def _freeze_store(self, fault: Fault) -> Heal:
+        return _freeze(psutil.Process(_there(self._lake().store_pid)))
 
     def _store_away(self, fault: Fault) -> Heal:
         return self._away(self._lake().store)
@@ -298,13 +309,15 @@ class Faults:
     def _lake(self) -> ProxiedLake:
         return _there(self._site.lake)
 
-    def _spoil(self, fault: Fault, proxy: HttpProxy, faults: Sequence[Spoilt]) -> Heal:
-        if isinstance(proxy.decide, RandomFaults):
+    def _spoil(self, proxy: HttpProxy, decide: Callable[[Request], Spoilt | None]) -> Heal:
+        if proxy in self._spoilt:
             raise NothingThere
-        before, proxy.decide = proxy.decide, RandomFaults(int(fault.choice * 1e6), SPOILT_SHARE, faults)
+        self._spoilt.add(proxy)
+        before, proxy.decide = proxy.decide, decide
 
         def heal() -> None:
             proxy.decide = before
+            self._spoilt.discard(proxy)
             proxy.deliver_late()
 
         return heal
@@ -367,6 +380,9 @@ class Faults:
         "clocks apart": _skew,
         "store fails now and then": _spoil_store,
         "store away": _store_away,
+        "store full": _fill_store,
+        "store frozen": _freeze_store,
+        "store busy": _slow_store_down,
         "REST catalog fails now and then": _spoil_catalog,
         "REST catalog away": _catalog_away,
     }
@@ -380,6 +396,10 @@ def _there(found: T | None) -> T:
     if found is None:
         raise NothingThere
     return found
+
+
+def _now_and_then(fault: Fault, faults: Sequence[Spoilt]) -> RandomFaults:
+    return RandomFaults(int(fault.choice * 1e6), SPOILT_SHARE, faults)
 
 
 def _freeze(process: psutil.Process) -> Heal:

@@ -60,6 +60,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "clocks apart": Kind(4, (2.0, 10.0), "failpoints"),
     "store fails now and then": Kind(10, (2.0, 10.0), "lake"),
     "store away": Kind(4, (1.0, 8.0), "lake"),
+    "store full": Kind(5, (1.0, 8.0), "lake"),
+    "store frozen": Kind(4, (1.0, 8.0), "lake"),
+    "store busy": Kind(4, (1.0, 8.0), "lake"),
     "REST catalog fails now and then": Kind(10, (2.0, 10.0), "lake"),
     "REST catalog away": Kind(4, (1.0, 10.0), "lake"),
 }

@@ -49,6 +49,7 @@ from thermocline.errors.records import (
 from thermocline.errors.request import (
     BadParameter,
     HotBytesExceeded,
+    LoadTimeout,
     NotPermitted,
     NotReady,
     ReadAfterTimeout,
@@ -129,6 +130,7 @@ __all__ = [
     "HotBytesExceeded",
     "InternalError",
     "KafkaUnreachable",
+    "LoadTimeout",
     "LogReplaced",
     "MaintenanceBehind",
     "NotConfirmed",

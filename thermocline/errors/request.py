@@ -264,6 +264,31 @@ class ReadAfterTimeout(RequestError):
         return f": the log ends at {', '.join(self.log_ends)}" if self.log_ends else ""
 
 
+class LoadTimeout(RequestError):
+    """A live table wasn't loaded in time.
+
+    Whoever loads a table from the live catalog gets a snapshot that the server makes, which takes several
+    requests to the table's store. They weren't done within serving.catalog.load_seconds_max: the store or the
+    catalog doesn't answer or is slow, or very much has come since the last commit.
+
+    Nothing is lost: no engine is told of a snapshot before all of it is stored. The server goes on with it,
+    so a later load takes less. Lookups and extracts don't wait for it. Ask again in a moment. If it keeps
+    happening, `thermocline config check --connect` tries catalog and store.
+    """
+
+    code = "load-timeout"
+    http_status = 503
+    exit_code = ExitCode.UNAVAILABLE
+    retryable = True
+    _what = "table {table} was not loaded within {seconds:g} s."
+    _state = "nothing is lost; the server goes on, and names no snapshot before all of it is stored."
+    _cause = "the table's store or catalog doesn't answer or is slow, or very much isn't committed yet."
+    _next = "ask again in a moment; thermocline config check --connect      (tries catalog and store)"
+
+    table: str
+    seconds: float
+
+
 class NotReady(RequestError):
     """The table is not ready.
 

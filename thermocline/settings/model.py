@@ -131,6 +131,7 @@ class LiveCatalogSettings(Section):
 
     ``min_interval_seconds``: how old a snapshot may be that an engine gets, as queries of that time share it.
     ``files_per_hour_max``: of a table; where more would be written, a snapshot is given for longer.
+    ``load_seconds_max``: how long an engine waits for a snapshot, such as when the store does not answer.
     ``reader_properties``: of the catalog's connection, instead of ours, to ask what readers are granted.
     ``files_seconds``: how long its files stay after it was last given to an engine, so the longest query.
     """
@@ -138,6 +139,7 @@ class LiveCatalogSettings(Section):
     enabled: bool = False
     min_interval_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     files_per_hour_max: Annotated[int, Field(ge=1)] | None = None
+    load_seconds_max: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 60.0
     reader_properties: PassThrough | None = None
     files_seconds: Annotated[float, Field(ge=60, allow_inf_nan=False)] = 3_600.0
 

@@ -68,12 +68,22 @@ class RealTable:
         intervals: Intervals = AT_ONCE,
         server: str = "server",
         stale_after_seconds: float = 60.0,
+        load_seconds_max: float = 60.0,
         passed_on: PassedOn | None = None,
     ) -> SnapshotMaker:
         def files(table: Table) -> KeptFiles:
             return KeptFiles(table, self.served.name, server, clock, FILES_SECONDS)
 
-        return SnapshotMaker(self.served, self.open, files, clock, intervals, stale_after_seconds, passed_on)
+        return SnapshotMaker(
+            self.served,
+            self.open,
+            files,
+            clock,
+            intervals,
+            stale_after_seconds,
+            load_seconds_max,
+            passed_on,
+        )
 
     def _commit(self, snapshot_id: int) -> None:
         """One snapshot with all live files, since what is below it does not matter here."""

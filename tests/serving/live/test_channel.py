@@ -10,18 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from thermocline.errors import InternalError, NotReady, ServerBusy, StorageFailed
+from thermocline.errors import InternalError, LoadTimeout, NotReady, ServerBusy, StorageFailed
 from thermocline.serving.live.channel import WAITING_MAX, Asked, Listening, LiveChannel
 from thermocline.serving.live.maker import Loaded
 
 ASKED = Asked("profiles", {("profiles", 0): 7})
+PATIENCE_SECONDS = 60.0
 
 
 @contextmanager
-def listening(path: Path, answer: Callable[[Asked], Loaded]) -> Iterator[LiveChannel]:
+def listening(
+    path: Path, answer: Callable[[Asked], Loaded], seconds_max: float = PATIENCE_SECONDS
+) -> Iterator[LiveChannel]:
     with Listening(path, answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield LiveChannel(path)
+        yield LiveChannel(path, seconds_max)
         server.shutdown()
 
 
@@ -43,7 +46,7 @@ def test_an_error_comes_as_it_is_and_a_fault_as_one_of_ours(tmp_path: Path) -> N
 
 def test_where_nobody_listens_the_table_is_not_ready(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="being started again"):
-        asyncio.run(LiveChannel(tmp_path / "live").ask(ASKED))
+        asyncio.run(LiveChannel(tmp_path / "live", PATIENCE_SECONDS).ask(ASKED))
 
 
 def test_where_too_many_wait_for_a_table_the_next_is_told_and_other_tables_go_on(tmp_path: Path) -> None:
@@ -66,3 +69,37 @@ def test_where_too_many_wait_for_a_table_the_next_is_told_and_other_tables_go_on
 
     with listening(tmp_path / "live", answer) as channel:
         asyncio.run(ask_all(channel))
+
+
+def test_a_load_that_is_not_answered_in_time_is_refused_and_goes_on_to_be_counted_until_it_is(
+    tmp_path: Path,
+) -> None:
+    """Goal: however long a store stands still, it takes no more threads than `WAITING_MAX`."""
+    go_on = threading.Event()
+    at_last = threading.Timer(20.0, go_on.set)  # who waits for ever is answered then, which fails the test
+
+    def answer(asked: Asked) -> Loaded:
+        if asked.table == "profiles":
+            go_on.wait()
+        return Loaded(asked.table, b"{}")
+
+    async def ask_all(channel: LiveChannel) -> None:
+        asked = await asyncio.gather(
+            *(channel.ask(ASKED) for _ in range(WAITING_MAX)), return_exceptions=True
+        )
+        assert {type(one) for one in asked} == {LoadTimeout}
+        with pytest.raises(ServerBusy, match="100 engines are already waiting"):
+            await channel.ask(ASKED)
+        assert (await channel.ask(Asked("other", {}))).tag == "other"
+        go_on.set()
+        while True:
+            try:
+                assert (await channel.ask(ASKED)).tag == "profiles"
+                break
+            except ServerBusy:
+                await asyncio.sleep(0.01)
+
+    at_last.start()
+    with listening(tmp_path / "live", answer, seconds_max=0.2) as channel:
+        asyncio.run(ask_all(channel))
+    at_last.cancel()

@@ -162,3 +162,18 @@ def test_what_could_not_be_removed_is_found_again(
     clock.advance(FILES_SECONDS + 1)
     assert removed(files) == 1
     assert not place_of(path).exists()
+
+
+def test_what_a_store_keeps_of_a_deleted_file_long_after_is_found_and_removed(
+    new_files: Callable[..., KeptFiles], clock: ManualClock
+) -> None:
+    """As where a store that stood still carries out what it was sent before, last the write."""
+    files = new_files()
+    assert removed(files) == 0
+    late = place_of(f"{files.folder}/late.parquet")
+    late.parent.mkdir(parents=True, exist_ok=True)
+    late.write_bytes(b"x")
+    for _ in range(2):
+        clock.advance(FILES_SECONDS + 1)
+        removed(files)
+    assert not late.exists()

@@ -24,7 +24,8 @@ from tests.serving.live.real_table import (
     rows_of,
     table_of,
 )
-from thermocline.errors import NotReady, ReadPointGone, StorageFailed
+from thermocline.errors import LoadTimeout, NotReady, ReadPointGone, StorageFailed
+from thermocline.iceberg.snapshot_writer import write_files
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
@@ -190,6 +191,75 @@ def test_a_store_that_fails_leaves_the_last_snapshot_right_and_the_next_one_too(
         arm_from({})
     assert values(rows_of(table.world, table_of(before)))["cold"] == "committed"
     assert values(rows_of(table.world, table_of(maker.current())))["cold"] == "later"
+
+
+def test_what_a_failed_snapshot_left_is_never_named_and_goes_once_it_is_found(table: RealTable) -> None:
+    """The store takes a part of the files, fails, and deletes nothing either."""
+    clock = ManualClock()
+    maker = table.maker(clock)
+    folder = Path(table.world.folder) / "thermocline" / "live"
+    arm_from({TEXT_VARIABLE: "snapshot.write=applied-then-error@2;owner.clean-up=error"})
+    try:
+        with pytest.raises(StorageFailed):
+            maker.current()
+    finally:
+        arm_from({})
+    left = files_in(folder)
+    assert left
+    clock.advance(1)
+    made = maker.current()
+    assert rows_of(table.world, table_of(made)) == table.world.rows()
+    named = {Path(path.removeprefix("file://")) for path in made.paths}
+    assert not named & left
+    maker.tend()
+    assert files_in(folder) == named | left  # it may be that of an earlier process, which a query reads
+    clock.advance(FILES_SECONDS + 1)
+    maker.tend()
+    assert not files_in(folder) & left
+
+
+def test_where_the_last_of_a_snapshots_files_finds_no_room_the_others_do_not_stay(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    maker.current()
+    folder = Path(table.world.folder) / "thermocline" / "live"
+    before = files_in(folder)
+    produce(table.world, "cold", "later")
+    table.world.tail()
+    arm_from({TEXT_VARIABLE: "snapshot.write=error@1"})
+    try:
+        with pytest.raises(StorageFailed):
+            maker.current()
+    finally:
+        arm_from({})
+    assert files_in(folder) == before
+
+
+def files_in(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def test_where_the_store_stands_still_others_are_refused_and_get_their_snapshot_once_it_goes_on(
+    table: RealTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = table.maker(SystemClock(), load_seconds_max=0.1)
+    is_asked, go_on = threading.Event(), threading.Event()
+
+    def stand_still(*arguments: Any) -> None:
+        is_asked.set()
+        go_on.wait()
+        write_files(*arguments)
+
+    monkeypatch.setattr("thermocline.serving.live.maker.write_files", stand_still)
+    first = threading.Thread(target=maker.current)
+    first.start()
+    is_asked.wait()
+    for _ in range(3):
+        with pytest.raises(LoadTimeout):
+            maker.current()
+    go_on.set()
+    first.join()
+    assert values(rows_of(table.world, table_of(maker.current())))["hot"] == "now"
 
 
 def test_a_lease_that_can_not_be_written_fails_as_the_store_does_and_the_table_is_asked_for_again(
