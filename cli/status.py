@@ -25,6 +25,8 @@ from thermocline.cli.status_report import (
     is_unavailable,
     lag_of,
     served_tables,
+    shown_headroom,
+    shown_lag,
 )
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS: Final = 10.0
 # For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
 ANSWER_BYTES_MAX: Final = 1 << 20
+FIRST_SECONDS: Final = 2.0  # of it, for the oldest record that waits in each partition
 UNREAD_SHOWN_MAX: Final = 5
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 OWNER_FACTS: Final = (
@@ -157,7 +160,7 @@ def _import_all(settings: Settings) -> None:
     """Imports all that is asked with: on a busy machine that takes seconds, and is no source's silence."""
     names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
     names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
-    names += ["thermocline.rules.identity", "thermocline.kafka.log"]
+    names += ["thermocline.rules.identity", "thermocline.kafka.standing"]
     names += [
         "thermocline.cli.server_access",
         "thermocline.cli.server_answers",
@@ -274,6 +277,7 @@ def _look(
     )
     from thermocline.iceberg.foreign_schema import check_schema
     from thermocline.iceberg.holder import holder_of
+    from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
 
@@ -295,7 +299,11 @@ def _look(
             entry["lag"] = lag_of(
                 state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
             )
-            check_log(name, state, log, definition, SystemClock().now_ms())
+            clock = SystemClock()
+            config = settings.kafka.client_config()
+            standing = standing_at(log, config, definition, state, clock, seconds=FIRST_SECONDS)
+            entry |= standing.document(clock.now_ms())
+            check_log(name, state, log, definition, clock.now_ms())
         if trino is not None:
             entry["views"] = views_of(settings, name, definition, state, trino)
     except ThermoclineError as error:
@@ -311,11 +319,13 @@ def _described(report: dict[str, Any], limits: Limits) -> Group:
             entry.get("snapshot", {}).get("snapshot_id", ""),
             _compact(entry.get("snapshot", {}).get("seam", {})),
             entry["lag"]["offsets"] if "lag" in entry else "unknown",
+            shown_lag(entry),
+            shown_headroom(entry),
             _remark(entry, limits.all),
         )
         for entry in report["tables"]
     ]
-    listed = table(("table", "snapshot", "seam", "lag (offsets)", ""), tables)
+    listed = table(("table", "snapshot", "seam", "lag (offsets)", "lag (s)", "headroom", ""), tables)
     parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
     if served := list(_served(report.get("server", {}))):
         parts.append(table(("served", "ready", "age (s)", "stale", "tailer", ""), served))

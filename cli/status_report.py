@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
 TABLES_MANY: Final = 10
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
 
 
@@ -116,6 +117,26 @@ def lag_of(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]
             for one in held
         ],
     }
+
+
+def shown_lag(entry: dict[str, Any]) -> str:
+    """How old a table's oldest record is that is not committed, for a person; what gave its time, too."""
+    seconds = entry.get("ingest_lag_seconds")
+    if seconds is None:
+        return "unknown"
+    origin = ", by producer" if seconds and entry["lag_time_from"] == "producer" else ""
+    return f"{seconds:.1f}{origin}"
+
+
+def shown_headroom(entry: dict[str, Any]) -> str:
+    """How long the log keeps what a table has not committed, and by which limit, for a person."""
+    limit, seconds = entry.get("headroom_limit", "unknown"), entry.get("headroom_seconds")
+    if seconds is None:
+        return "unlimited" if limit == "none" else "unknown"
+    for unit, size in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit} ({limit})"
+    return f"{seconds:.0f} s ({limit})"
 
 
 def _places(places: Iterable[tuple[str, int]]) -> list[str]:

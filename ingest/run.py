@@ -12,6 +12,7 @@ from thermocline.errors import ExitCode, ThermoclineError
 from thermocline.ingest.claim.lease import StoppedWaiting
 from thermocline.ingest.claim.opening import Opening
 from thermocline.ingest.engine.engine import Engine, start_engine
+from thermocline.ingest.owner.observing import observers_of
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
 from thermocline.ingest.table.progress import is_up_to_date
@@ -20,7 +21,7 @@ from thermocline.process.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
-    from thermocline.ingest.owner.owner import Upkeep
+    from thermocline.ingest.owner.upkeep import Upkeep
     from thermocline.settings import Settings
 
 __all__ = ["Ended", "Hooks", "run"]
@@ -163,6 +164,7 @@ class _Running:
     def _owner(self, opening: Opening) -> Owner:
         owner = Owner.take(opening, self._started_engine(), self.clock)
         owner.on_commit = self.hooks.on_commit(opening.claim.name)
+        owner.observers = observers_of(owner, self.settings)
         return owner
 
     def _started_engine(self) -> Engine:

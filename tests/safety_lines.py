@@ -764,6 +764,9 @@ LINES: Final[dict[str, Line]] = {
     "jwks-private": Line("nor one that everybody can sign with", NEVER, "serving/access/test_jwks.py::test_a_key_that_cannot_be_used_is_named_and_the_others_are"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
+    # Lag in seconds, and headroom.
+    "headroom-unknown": Line("a record without a time has no headroom that anybody could count on", NEVER, "thermocline/test_headroom.py::test_a_time_that_is_not_known_makes_no_number_and_is_not_taken_for_unlimited"),
+    "headroom-gone": Line("nor has one that the log has dropped", NEVER, "thermocline/test_headroom.py::test_what_was_dropped_already_has_no_headroom"),
     "init-never-overwrites": Line("init does not write over a configuration that appeared meanwhile", ("os.link", "os.rename"), "cli/test_init.py::test_a_file_that_appeared_meanwhile_is_kept"),
     "init-unchanged-meanwhile": Line("nor over what somebody else changed in it", NEVER, "cli/test_init.py::test_a_file_that_was_changed_meanwhile_is_kept"),
     "init-comment": Line("no word of a schema or a record becomes a setting", ('_BREAKS.sub(" ", text)', "text"), "cli/test_init.py::test_no_word_of_a_schema_becomes_a_setting"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from thermocline.errors import (
     ExitCode,
@@ -46,8 +46,10 @@ from thermocline.ingest.commit.commit import Committer, Landed, Outcome, Rejecte
 from thermocline.ingest.engine.engine import Engine, start_engine
 from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.contested import contested, warn_of_contested_keys
+from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.unread import UnreadNames
+from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
 from thermocline.ingest.quarantine import reopen_quarantine
 from thermocline.ingest.table.progress import is_note_due
 from thermocline.process.logs import fields
@@ -71,52 +73,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class Upkeep(Protocol):
-    """What keeps the table in shape between the batches of its owner (``maintenance.upkeep``)."""
-
-    def held(self) -> frozenset[str]:
-        """Data files that no batch may take out of the table."""
-        ...
-
-    @property
-    def slowdown(self) -> float:
-        """By how much commits should be farther apart than configured."""
-        ...
-
-    def turn(self, owner: Owner) -> None:
-        """Do what is due, within a second: it is called about once a second, and after each batch.
-
-        Raises what `Owner.land` raises.
-        """
-        ...
-
-    def close(self) -> None:
-        """There will be no more turns."""
-        ...
-
-
-class NoUpkeep:
-    """Does nothing."""
-
-    slowdown = 1.0
-
-    def held(self) -> frozenset[str]:
-        """No file."""
-        return frozenset()
-
-    def turn(self, owner: Owner) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-
 @dataclass(slots=True)
 class Owner:
     """One process that commits to one table; ``open`` makes one.
 
     ``live_files`` says which files a snapshot of the table has; ``on_commit`` hears of each that landed: it
-    must return at once, and not fail. ``lag_records`` is as of the last step.
+    must return at once, and not fail. So must ``observers``, which hear more of it and end with the owner.
+    ``lag_records`` is as of the last step.
     ``is_contested``: the last batch had keys in several partitions, and the next one is read as if it had.
     """
 
@@ -134,6 +97,7 @@ class Owner:
     clock: Clock
     live_files: Callable[[Table, int, str], FilesByBucket] = live_files
     on_commit: Callable[[], None] = lambda: None
+    observers: Observers = field(default_factory=Observers)
     upkeep: Upkeep = field(default_factory=NoUpkeep)
     bytes_per_record: float | None = None
     must_reload: bool = False
@@ -228,6 +192,7 @@ class Owner:
         try:
             self.lease.release(error)
         finally:
+            self.observers.close()
             measures.closed(self._name)
             self.upkeep.close()
             if self.ends_engine:
@@ -263,6 +228,7 @@ class Owner:
                 self.definition = change.definition
                 self.task = replace(self.task, definition=change.definition)
             self.on_commit()
+            self.observers.landed(outcome, change)
         return outcome
 
     def step(self) -> bool:
@@ -304,7 +270,8 @@ class Owner:
         measures.looked(self._name, seam, ends)
         batch = plan_batch(seam, ends, records_max, partial(self.log.offsets_at, topics))
         if batch.ranges:
-            self._run(batch, planned)
+            with self.observers.batch(batch):
+                self._run(batch, planned)
         elif self.position.has_read and is_note_due(
             self.position.drained_ms, self.log, self.definition, planned_at_ms
         ):
@@ -411,6 +378,7 @@ class Owner:
             failpoint("owner.landed")
             self.position = self.position.after(outcome, change)
             self.on_commit()
+            self.observers.landed(outcome, change)
             if self.drain_goal is not None and batch.end.at_least(self.drain_goal.ends):
                 self.drain_goal = planned
         return outcome

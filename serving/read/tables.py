@@ -68,6 +68,15 @@ SEAL_WAIT_SECONDS: Final = 5.0
 _FOUND: Final = (None, ForeignSchema.code, ForeignSnapshot.code)
 """What a look at the catalog met where it found the table."""
 _GONE: Final = "it can't be told any more"
+STANDING: Final = (
+    "ingest_lag_seconds",
+    "tailer_lag_seconds",
+    "lag_time_from",
+    "headroom_seconds",
+    "headroom_limit",
+    "retention_seconds",
+)
+"""What ``/status`` has of a table beside its tailer, as the tailer said it."""
 COUNTED_MS: Final = 600_000
 """So long a worker counts lookups and extracts before it leaves the counts beside the table."""
 
@@ -279,7 +288,9 @@ class ServedTable:
 
     def status(self) -> dict[str, Any]:
         """The table's part of ``/status``."""
-        status: dict[str, Any] = {"ready": True, "tailer": self.tailer(), "worker_pid": os.getpid()}
+        said = self.tailer()
+        status: dict[str, Any] = {"ready": True, "tailer": said, "worker_pid": os.getpid()}
+        status |= {name: said.get(name) for name in STANDING}
         try:
             look = self.reader.look(())
         except ThermoclineError as error:
@@ -309,6 +320,7 @@ class ServedTable:
         measures.HOT_BYTES_MAX.labels(self.name).set(tailer.get("hot_bytes_max", 0))
         measures.CATALOG_PROBLEM.labels(self.name).set(bool(tailer.get("catalog_problem")))
         metrics.HOT_BYTES.labels(self.name).set(tailer.get("hot_bytes", 0))
+        measures.measure_standing(self.name, tailer)
         for stage, count in tailer.get("bad", {}).items():
             metrics.BAD_RECORDS.labels(self.name, stage).set(count)
         try:

@@ -7,10 +7,11 @@ on by the server before it starts them). Gauges are set when they are asked for,
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from bisect import bisect_left
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -138,6 +139,13 @@ CATALOG_PROBLEM: Final = Gauge(
     ("table",),
     registry=metrics.REGISTRY,
 )
+TAILER_LAG_SECONDS: Final = Gauge(
+    "thermocline_tailer_lag_seconds",
+    "Age of the oldest record that the tailer has not read, by the record's own time, in seconds; 0 if none "
+    "waits. NaN while it is not known.",
+    ("table",),
+    registry=metrics.REGISTRY,
+)
 STALE: Final = Gauge(
     "thermocline_stale", "1 if answers are marked as stale, else 0.", ("table",), registry=metrics.REGISTRY
 )
@@ -179,6 +187,13 @@ class Tally:
         self._begin()
         self._seconds.observe_all(counts, total)
         self._answers.inc(sum(counts))
+
+
+def measure_standing(table: str, said: Mapping[str, Any]) -> None:
+    """Sets the gauges of a table's lag and headroom to what its tailer said."""
+    metrics.show_standing_as(table, said)
+    unread = said.get("tailer_lag_seconds")
+    TAILER_LAG_SECONDS.labels(table).set(math.nan if unread is None else unread)
 
 
 def render() -> bytes:

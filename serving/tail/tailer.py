@@ -34,18 +34,15 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint, failstep
 from thermocline.kafka.log import CONSUME_RECORDS_MAX
-from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
 from thermocline.rules.seam import Seam, check_against_log
-from thermocline.serving.cold.folder import ColdPublisher
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
-from thermocline.serving.store.layout import COLD, HOT
+from thermocline.serving.store.layout import HOT
 from thermocline.serving.store.storage import STORAGE_ERRORS, storage_failed
 from thermocline.serving.tail.feed import Feed
-from thermocline.serving.tail.follower import CatalogTable, Follower, PublishedSnapshot
-from thermocline.serving.tail.source import KafkaSource
+from thermocline.serving.tail.follower import PublishedSnapshot
 from thermocline.serving.tail.tailer_status import follower_status, shown, tier_status, write_status
 
 if TYPE_CHECKING:
@@ -53,18 +50,15 @@ if TYPE_CHECKING:
 
     from thermocline.kafka.facts import TopicFacts
     from thermocline.kafka.log import Log
-    from thermocline.kafka.shared_tail import SharedConsumer
     from thermocline.kafka.tail import Tail
     from thermocline.process.clock import Clock
     from thermocline.schemas.registry import SchemaRegistry
+    from thermocline.serving.tail.follower import Follower
     from thermocline.serving.tail.source import LogSource
-    from thermocline.settings import ServingSettings, Settings
+    from thermocline.settings import ServingSettings
 
 # One transaction each: a record waits 10 ms on average, and the rounds take a few percent of a core.
 ROUND_SECONDS: Final = 0.02
-# Where nothing comes, a round of one of many tables in a process lasts up to this. A record ends it at once;
-# an extract that pins the hot tier waits for its end.
-IDLE_SECONDS_MAX: Final = 0.25
 # What failed is tried again after this: soon after an outage, rarely enough to burden nobody.
 RETRY_SECONDS: Final = 2.0
 STATUS_SECONDS: Final = 1.0
@@ -74,37 +68,6 @@ RECHECK_SECONDS: Final = 300.0
 NO_TIMES: Final[Mapping[str, int]] = {}
 
 log = logging.getLogger(__name__)
-
-
-def run_tailer(
-    settings: Settings,
-    table_name: str,
-    stop: threading.Event,
-    shared: SharedConsumer | None = None,
-    tables: int = 1,
-) -> None:
-    """Tails a table until it is told to stop. Its state is in ``<state_dir>/<table>``.
-
-    ``shared`` reads for all the ``tables`` that this process tails.
-    """
-    folder = settings.serving.state_dir / table_name
-    clock = SystemClock()
-    follower = Follower(
-        table_name,
-        CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
-        ColdPublisher(folder / COLD),
-        tables,
-    )
-    source = KafkaSource(settings.kafka, table_name, clock, shared)
-    registry = settings.registry.client()
-    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait, registry)
-    tailer.idle_seconds = min(ROUND_SECONDS * tables, IDLE_SECONDS_MAX)
-    follower.start()
-    try:
-        tailer.run(stop)
-    finally:
-        follower.stop()
-        tailer.close()
 
 
 class Tailer:
@@ -151,6 +114,7 @@ class Tailer:
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
+        self.standing: Callable[[], Mapping[str, object]] = dict  # what is said of the log beside this
         self._has_said = True  # whether the last status could be written
 
     def run(self, stop: threading.Event) -> None:
@@ -169,6 +133,12 @@ class Tailer:
             self._close_tier()  # safety: tier-opened-again
             # Without the error itself, whose traceback would keep the tier's files open.
             self._stand_still(storage_failed(self._table, error), str(error))
+
+    @property
+    def end(self) -> Seam | None:
+        """Up to where the log was read; None before that began."""
+        tier = self._tier
+        return None if tier is None else tier.end
 
     def close(self) -> None:
         """Lets the log and the tier go and writes the last status."""
@@ -487,6 +457,7 @@ class Tailer:
             "problem": shown(self._problem),
             "hot_bytes_max": self._settings.hot_bytes_max,
             **follower_status(self._follower),
+            **self.standing(),
         }
         if tier is not None and feed is not None:
             status |= tier_status(tier, feed, self._clock)

@@ -12,7 +12,7 @@ from thermocline.kafka.shared_tail import SharedConsumer
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.serving.store.back_off import BackOff
-from thermocline.serving.tail.tailer import run_tailer
+from thermocline.serving.tail.run import run_tailer
 from thermocline.serving.tail.tailer_status import forget_status
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from thermocline.client import Retries
 from thermocline.serving.http.app import create_app
 from thermocline.serving.process.server import load_definitions
 from thermocline.serving.read.tables import open_tables
-from thermocline.serving.tail.tailer import run_tailer
+from thermocline.serving.tail.run import run_tailer
 from thermocline.serving.tail.tailer_status import forget_status
 
 

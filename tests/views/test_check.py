@@ -135,4 +135,6 @@ def test_how_old_a_record_may_be_when_it_comes(entries: dict[str, str | None], b
 def test_what_a_broker_leaves_out_is_taken_for_the_least(
     entries: dict[str, str | None], retention: tuple[int | None, bool, int | None]
 ) -> None:
-    assert retention_of(entries) == TopicRetention(*retention)
+    found = retention_of(entries)
+    assert replace(found, bytes_max=None) == TopicRetention(*retention)
+    assert found.bytes_max == (9 if found.is_limited_by_size and entries else None)

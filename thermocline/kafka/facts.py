@@ -113,12 +113,14 @@ class TopicRetention:
     ``kept_ms`` is None where none is deleted for its age. ``compaction_lag_ms`` is how long a record lives on
     after a later one of its key came; None where the topic is not compacted. Where producers give the times,
     ``backdated_ms_max`` is how old one may be when its record is appended; None where nothing bounds it.
+    ``bytes_max`` is how much of a partition a topic that is limited by size keeps; None where nobody says it.
     """
 
     kept_ms: int | None
     is_limited_by_size: bool
     compaction_lag_ms: int | None
     backdated_ms_max: int | None = None
+    bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -150,11 +152,13 @@ def retention_of(entries: Mapping[str, str | None]) -> TopicRetention:
     policies = (entries.get("cleanup.policy") or "compact,delete").split(",")
     kept_ms = int(entries.get("retention.ms") or _RETENTION_MS)
     is_deleted = "delete" in policies
+    bytes_max = int(entries.get("retention.bytes") or -1)
     return TopicRetention(
         kept_ms=kept_ms if is_deleted and kept_ms >= 0 else None,
         is_limited_by_size=is_deleted and entries.get("retention.bytes") != "-1",
         compaction_lag_ms=int(entries.get("min.compaction.lag.ms") or 0) if "compact" in policies else None,
         backdated_ms_max=_backdated_ms_max(entries),
+        bytes_max=bytes_max if is_deleted and bytes_max >= 0 else None,
     )
 
 

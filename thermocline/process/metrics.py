@@ -5,13 +5,17 @@ All are named ``thermocline_*``, but for those of processes, which have Promethe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from thermocline.process.usage import Usage
+
+if TYPE_CHECKING:
+    from thermocline.rules.headroom import Standing
 
 REGISTRY: Final = CollectorRegistry()
 USAGE: Final = Usage()
@@ -58,6 +62,26 @@ AGE_SECONDS: Final = Gauge(
     ("table",),
     registry=REGISTRY,
 )
+INGEST_LAG_SECONDS: Final = Gauge(
+    "thermocline_ingest_lag_seconds",
+    "Age of the oldest record that is not committed, by the record's own time, in seconds; 0 if none waits. "
+    "Looked at every 15 seconds, by ingest and by servers; NaN while it is not known.",
+    ("table",),
+    registry=REGISTRY,
+)
+HEADROOM_SECONDS: Final = Gauge(
+    "thermocline_headroom_seconds",
+    "Time until the broker may drop a record that is not committed, in seconds. Exported by ingest and by "
+    "servers; NaN if nothing drops records, or it is not known.",
+    ("table",),
+    registry=REGISTRY,
+)
+RETENTION_SECONDS: Final = Gauge(
+    "thermocline_retention_seconds",
+    "Time for which the limit behind thermocline_headroom_seconds keeps a new record, in seconds.",
+    ("table",),
+    registry=REGISTRY,
+)
 SEAM_OFFSET: Final = Gauge(
     "thermocline_seam_offset",
     "First offset of the partition that the served snapshot does not contain (its seam).",
@@ -82,6 +106,11 @@ BAD_RECORDS: Final = Gauge(
     ("table", "stage"),
     registry=REGISTRY,
 )
+_STANDING: Final = {
+    "ingest_lag_seconds": INGEST_LAG_SECONDS,
+    "headroom_seconds": HEADROOM_SECONDS,
+    "retention_seconds": RETENTION_SECONDS,
+}
 VIEWS_REPLACED: Final = Counter(
     "thermocline_views_replaced",
     "Views created or replaced in Trino.",
@@ -100,6 +129,24 @@ VIEWS_AGE_SECONDS: Final = Gauge(
     ("table",),
     registry=REGISTRY,
 )
+
+
+def show_standing(table: str, standing: Standing, now_ms: int) -> None:
+    """Sets the gauges of a table's lag and headroom; what is not known is NaN, which fires no alert."""
+    show_standing_as(table, standing.document(now_ms))
+
+
+def show_standing_as(table: str, said: Mapping[str, object]) -> None:
+    """The same, from `rules.headroom.Standing.document`."""
+    for name, gauge in _STANDING.items():
+        value = said.get(name)
+        gauge.labels(table).set(value if isinstance(value, int | float) else math.nan)
+
+
+def forget_standing(table: str) -> None:
+    """Nobody in this process looks at it any more. Not in a process that shares its metrics with others."""
+    for gauge in _STANDING.values():
+        gauge.remove_by_labels({"table": table})
 
 
 def render() -> bytes:

@@ -153,7 +153,7 @@ def check_tombstones(definition: LiveTable, at: Fed, ends: Seam, log: Log, now_m
     waiting = {(topic, p) for topic, p, end in ends.items() if at.seam.get((topic, p)) < end}
     topics = sorted({topic for topic, _ in waiting})
     configs = log.configs(topics) if topics else {}
-    since = {topic: _behind_since_ms(at, topic, configs[topic], now_ms) for topic in topics}
+    since = {topic: behind_since_ms(at, topic, configs[topic], now_ms) for topic in topics}
     late = [
         topic
         for topic in topics
@@ -264,7 +264,7 @@ def kept_ms(config: TopicConfig) -> int:
     return max(config.delete_retention_ms, KEPT_MS_MIN)
 
 
-def _behind_since_ms(at: Fed, topic: str, config: TopicConfig, now_ms: int) -> int:
+def behind_since_ms(at: Fed, topic: str, config: TopicConfig, now_ms: int) -> int:
     """Since when records of a topic may be waiting; the broker's own times count as much as our clock."""
     since_ms = at.tombstones_since_ms.get(topic, 0)  # safety: tombstones-by-topic
     since_ms = max(at.drained_ms, since_ms if since_ms <= now_ms else 0)  # in the future: by a fast clock

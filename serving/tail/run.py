@@ -1,0 +1,60 @@
+"""Runs the tailer of a table with all that it needs: its follower, the log, and what looks at the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from thermocline.process.clock import SystemClock
+from thermocline.serving.cold.folder import ColdPublisher
+from thermocline.serving.store.layout import COLD
+from thermocline.serving.tail.follower import CatalogTable, Follower
+from thermocline.serving.tail.source import KafkaSource
+from thermocline.serving.tail.standing import ServedStanding
+from thermocline.serving.tail.tailer import ROUND_SECONDS, Tailer
+
+if TYPE_CHECKING:
+    import threading
+
+    from thermocline.kafka.shared_tail import SharedConsumer
+    from thermocline.settings import Settings
+
+__all__ = ["run_tailer"]
+
+# Where nothing comes, a round of one of many tables in a process lasts up to this. A record ends it at once;
+# an extract that pins the hot tier waits for its end.
+IDLE_SECONDS_MAX: Final = 0.25
+
+
+def run_tailer(
+    settings: Settings,
+    table_name: str,
+    stop: threading.Event,
+    shared: SharedConsumer | None = None,
+    tables: int = 1,
+) -> None:
+    """Tails a table until it is told to stop. Its state is in ``<state_dir>/<table>``.
+
+    ``shared`` reads for all the ``tables`` that this process tails.
+    """
+    folder = settings.serving.state_dir / table_name
+    clock = SystemClock()
+    follower = Follower(
+        table_name,
+        CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
+        ColdPublisher(folder / COLD),
+        tables,
+    )
+    source = KafkaSource(settings.kafka, table_name, clock, shared)
+    registry = settings.registry.client()
+    tailer = Tailer(settings.serving, table_name, folder, follower, source, clock, stop.wait, registry)
+    tailer.idle_seconds = min(ROUND_SECONDS * tables, IDLE_SECONDS_MAX)
+    standing = ServedStanding(settings.kafka, follower, tailer, clock, tables)
+    tailer.standing = standing.said
+    follower.start()
+    standing.start()
+    try:
+        tailer.run(stop)
+    finally:
+        standing.close()
+        follower.stop()
+        tailer.close()

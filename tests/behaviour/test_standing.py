@@ -1,0 +1,73 @@
+"""Lag in seconds and headroom against a real broker, from times of producers and of the broker itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from thermocline.dev.broker import LocalKafka
+from thermocline.kafka.log import Log
+from thermocline.kafka.standing import first_times, oldest_after, standing_at
+from thermocline.process.clock import SystemClock
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.headroom import Limit, RecordTime, TimeFrom
+from thermocline.rules.seam import Seam
+from thermocline.settings import KafkaSettings
+
+DEFINITION = LiveTable.build(
+    name="t", identifier="a.t", topics=["aged"], key=["k"], columns={"k": "string", "v": "long"}
+)
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSettings]:
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        kafka.create_topic("aged", 3, {"retention.ms": str(4 * HOUR_MS)})
+        kafka.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+        yield KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
+
+
+def test_the_first_record_that_waits_says_its_time_and_who_gave_it(settings: KafkaSettings) -> None:
+    producer = Producer(settings.client_config())
+    now_ms = int(time.time() * 1000)
+    for hours in (3, 2, 1):
+        producer.produce("aged", b"v", b"k", partition=0, timestamp=now_ms - hours * HOUR_MS)
+    producer.produce("aged", b"v", b"k", partition=1, timestamp=now_ms)
+    producer.produce("stamped", b"v", b"k", partition=0, timestamp=now_ms - HOUR_MS)
+    producer.flush(30)
+    config, clock = settings.client_config(), SystemClock()
+
+    start = Seam.of({"aged": {0: 1, 1: 0, 2: 0}, "stamped": {0: 0}})
+    found = first_times(config, start, clock)
+    stamped = found.pop(("stamped", 0))
+    assert found == {
+        ("aged", 0): RecordTime(now_ms - 2 * HOUR_MS, TimeFrom.PRODUCER),
+        ("aged", 1): RecordTime(now_ms, TimeFrom.PRODUCER),
+    }, "of the partition that has none, nothing is said"
+    assert stamped.given_by is TimeFrom.APPEND
+    assert stamped.at_ms >= now_ms
+
+    log = Log(settings)
+    at: Any = SimpleNamespace(
+        seam=Seam.of({"aged": {0: 1, 1: 1, 2: 0}}),
+        has_read=True,
+        drained_ms=0,
+        watermark_ms=-1,
+        tombstones_since_ms={},
+    )
+    standing = standing_at(log, config, DEFINITION, at, clock)
+    said = standing.document(now_ms)
+    assert (said["ingest_lag_seconds"], said["lag_time_from"]) == (7200.0, "producer")
+    assert (standing.headroom.limit, said["headroom_seconds"], said["retention_seconds"]) == (
+        Limit.TIME,
+        7200.0,
+        14_400.0,
+    )
+    ends = log.ends(["aged"])
+    assert oldest_after(config, ends, ends, clock).lag_seconds(now_ms) == 0.0
