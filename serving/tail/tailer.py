@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import (
     LogReplaced,
@@ -43,10 +43,11 @@ from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from thermocline.serving.store.layout import COLD, HOT
 from thermocline.serving.store.storage import STORAGE_ERRORS, storage_failed
+from thermocline.serving.tail.facts_keeper import FactsKeeper
 from thermocline.serving.tail.feed import Feed
 from thermocline.serving.tail.follower import CatalogTable, Follower, PublishedSnapshot
 from thermocline.serving.tail.source import KafkaSource
-from thermocline.serving.tail.tailer_status import follower_status, shown, tier_status, write_status
+from thermocline.serving.tail.tailer_status import StatusFile, follower_status, shown, tier_status
 
 if TYPE_CHECKING:
     import threading
@@ -94,6 +95,7 @@ def run_tailer(
         CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
         ColdPublisher(folder / COLD),
         tables,
+        FactsKeeper(folder, settings.table(table_name).commit_interval_seconds, clock).look,
     )
     source = KafkaSource(settings.kafka, table_name, clock, shared)
     registry = settings.registry.client()
@@ -151,7 +153,7 @@ class Tailer:
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
-        self._has_said = True  # whether the last status could be written
+        self._status_file = StatusFile(folder, table, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Tails until told to stop; tries again after whatever goes wrong."""
@@ -243,7 +245,7 @@ class Tailer:
         self._goal = None
         self._is_caught_up = False  # safety: tier-not-caught-up
         # What the tier before had caught up to must not be said of this one: without it, none is opened.
-        self._write_status(self._state())  # safety: status-before-tier
+        self._status_file.write(self._status(self._state()))  # safety: status-before-tier
         self._tier = HotTier.open(
             self._folder / HOT,
             newest.definition,
@@ -467,17 +469,9 @@ class Tailer:
 
     def _say(self, state: str) -> None:
         """Writes the status where it can be written: reading goes on without it."""
-        try:
-            self._write_status(state)
-        except OSError as error:
-            if self._has_said:
-                extra = fields(table=self._table, code=StorageFailed.code, detail=str(error))
-                log.error("the status cannot be written", extra=extra)  # noqa: TRY400
-            self._has_said = False
-        else:
-            self._has_said = True
+        self._status_file.say(self._status(state))
 
-    def _write_status(self, state: str) -> None:
+    def _status(self, state: str) -> dict[str, Any]:
         tier, feed = self._tier, self._feed
         status = {
             "state": state,
@@ -490,7 +484,7 @@ class Tailer:
         }
         if tier is not None and feed is not None:
             status |= tier_status(tier, feed, self._clock)
-        write_status(self._folder, self._table, self._clock, status)
+        return status
 
 
 def _worded(problem: ThermoclineError) -> str:
