@@ -744,5 +744,15 @@ LINES: Final[dict[str, Line]] = {
     "jwks-private": Line("nor one that everybody can sign with", NEVER, "serving/access/test_jwks.py::test_a_key_that_cannot_be_used_is_named_and_the_others_are"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
+    # The pages for people.
+    "status-granted": Line("nobody is shown the status of a table that they don't operate", (" if caller.may(Action.ADMIN, table.name)", ""), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
+    "status-of-a-table-granted": Line("nor by its name", NEVER, "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
+    "pages-shared-by-grants": Line("what is shared between viewers is of the tables that both operate", ("shown, operates_all(worker, caller)", "0"), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
+    "pages-escaped": Line("a name or reason of somebody else is no part of a page's code", ("autoescape=True", "autoescape=False"), "serving/http/test_site.py::test_what_others_named_is_shown_as_text"),
+    "session-for-pages": Line("a session counts for pages, and for no endpoint of the API", ('or method != "GET" or not is_page(path)', ""), "serving/http/test_site.py::test_a_key_signs_in_for_pages_alone"),
+    "session-ends": Line("a session ends, whatever the browser keeps", (" if self._clock.now_ms() < until_ms else None", ""), "serving/http/test_site.py::test_a_session_ends_and_is_of_one_server"),
+    "sign-in-from-here": Line("no other site signs anybody in", NEVER, "serving/http/test_site.py::test_another_site_signs_nobody_in_and_leads_nowhere_else"),
+    "sign-in-leads-to-pages": Line("signing in leads to a page of this server", ("to if is_page(to) else \"/\"", "to"), "serving/http/test_site.py::test_another_site_signs_nobody_in_and_leads_nowhere_else"),
+    "status-asked-while-wanted": Line("the store is not asked for a status that nobody looks at", ("now_ms - wanted_ms < WANTED_MS", "True"), "serving/tail/test_facts_keeper.py::test_the_store_is_asked_only_while_somebody_looks"),
 }
 # fmt: on

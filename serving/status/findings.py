@@ -76,8 +76,8 @@ def _of_serving(problem: str, tailer: Mapping[str, Any], freshness: Freshness) -
         if freshness.age_seconds is None:
             text = "is stale: the log was not read to its end yet"
         else:
-            allowed = duration(freshness.stale_after_seconds)
-            text = f"is stale: answers are {duration(freshness.age_seconds)} old, and {allowed} are allowed"
+            age, allowed = duration(freshness.age_seconds), freshness.stale_after_seconds
+            text = f"is stale: answers are {age} old, and {allowed:g} s are allowed"
         yield Finding(level="trouble", text=text + why, next=next_step)
     elif cause:
         yield Finding(level="attention", text=f"can't be followed{why}", next=next_step)

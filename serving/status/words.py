@@ -41,7 +41,9 @@ def ago(then_ms: float | None, now_ms: int) -> str:
     if then_ms is None:
         return NOT_KNOWN
     seconds = (now_ms - then_ms) / 1000
-    return "just now" if seconds < 1 else f"{duration(seconds if seconds >= 10 else int(seconds))} ago"
+    if seconds < 10:
+        return f"{int(seconds)} s ago" if seconds >= 1 else "just now"
+    return f"{duration(seconds)} ago"
 
 
 def until(then_ms: float | None, now_ms: int) -> str:

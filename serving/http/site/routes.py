@@ -58,7 +58,7 @@ async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False)
     return _answer(worker, caller, "Tables", main, is_part)
 
 
-@pages.get("/tables/{table}")
+@pages.get("/tables/{table:path}")
 async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
     """One of them."""
     try:

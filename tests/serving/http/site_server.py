@@ -100,7 +100,7 @@ class Site:
     def add(
         self, name: str, rows: int = 30, tailer: dict[str, Any] | None = None, worn: int = 0, **facts: Any
     ) -> ServedTable:
-        """A table with rows, the last of which are not committed yet; ``tailer`` and facts beside the usual."""
+        """A table with rows, the last not committed yet; ``tailer`` and facts beside the usual ones."""
         definition = replace(PROFILES, name=name)
         world, table = self._served(definition)
         for number in range(rows):

@@ -206,9 +206,7 @@ def test_what_the_tailer_says_of_lag_and_headroom_is_shown(site: SimpleNamespace
     table = site.get("/status").json()["tables"]["orders"]
     assert (table["ingest"]["lag_seconds"], table["ingest"]["headroom_seconds"]) == (7.5, 3_000.0)
     assert table["verdict"]["level"] == "trouble"
-    assert table["verdict"]["text"] == (
-        "may lose records: in 50 min the broker drops what is not committed"
-    )
+    assert table["verdict"]["text"] == ("may lose records: in 50 min the broker drops what is not committed")
     assert table["verdict"]["next"] == "`thermocline ingest run orders`"
 
 
