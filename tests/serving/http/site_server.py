@@ -153,10 +153,14 @@ def keep_fresh(worlds: Sequence[Any], stop: threading.Event) -> threading.Thread
     """Tails the worlds again and again, so that their tables stay fresh."""
 
     def tail() -> None:
-        while not stop.wait(0.5):
-            for world in worlds:
-                world.tail()
+        for world in worlds:
+            world.tail()
 
-    thread = threading.Thread(target=tail)
+    def keep() -> None:
+        while not stop.wait(0.5):
+            tail()
+
+    tail()
+    thread = threading.Thread(target=keep)
     thread.start()
     return thread
