@@ -1,4 +1,4 @@
-"""Lookups with and without access control: what a key, a scope and the audit log cost each lookup.
+"""Lookups with and without access control: what a key, a token, a scope and the audit log cost each lookup.
 
 By turns over servers that differ in nothing else, all rows in memory: the short way of a lookup.
 """
@@ -6,13 +6,18 @@ By turns over servers that differ in nothing else, all rows in memory: the short
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 from benchmarks._load import client
 from benchmarks._report import report, say
@@ -22,6 +27,7 @@ from thermocline.dev.stack import Stack
 from thermocline.serving.access.clients_edit import Granted, add_key
 
 CONNECTIONS: Final = 8
+ISSUER, AUDIENCE = "https://login.example.com/", "thermocline"
 EVERYTHING: Final = ("lookup", "extract", "changes", "jobs", "catalog", "admin")
 
 
@@ -65,7 +71,24 @@ def _keys(stack: Stack) -> dict[str, str | None]:
     part = add_key(file, "part", [Granted("*", ("lookup",), None, {"app_id": "1"})], None, now)
     assert whole is not None
     assert part is not None
-    return {"anybody": None, "key": whole.text, "key_with_scope": part.text}
+    token = _token(stack, file, now)
+    return {"anybody": None, "key": whole.text, "key_with_scope": part.text, "token": token}
+
+
+def _token(stack: Stack, file: Path, now: datetime) -> str:
+    """A token of an issuer whose keys are in a file; verified once by each worker, and known again then."""
+    signing = rsa.generate_private_key(65537, 2048)
+    keys = {**RSAAlgorithm.to_jwk(signing.public_key(), as_dict=True), "kid": "k1", "use": "sig"}
+    jwks = stack.folder / "jwks.json"
+    jwks.write_text(json.dumps({"keys": [keys]}))
+    said = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_file": str(jwks)}
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in said.items())
+    with file.open("a") as clients:
+        clients.write(f"\n[issuers.company]\n{lines}\n")
+        clients.write('[clients.people]\nissuer = "company"\n')
+        clients.write('[clients.people.tables."*"]\nverbs = ["lookup"]\n')
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ada", "exp": now + timedelta(hours=8)}
+    return jwt.encode(claims, signing, "RS256", {"kid": "k1"})
 
 
 def _servers(stack: Stack) -> dict[str, dict[str, str]]:

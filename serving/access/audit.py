@@ -1,9 +1,10 @@
 """The audit log: a line of JSON for each request that reads or changes data, without a value of any row.
 
-A request hands over an `Access`, which says what was asked for and how it ended, and goes on at once. A
-thread makes an `AuditRecord` of it, in which a keyed hash stands for the entity, and writes it to a sink.
-While the sink takes nothing, what waits is bounded: beyond that, records are lost and counted. Where the log
-is required, the server stops answering long before.
+A request hands over an `Access`, which says what was asked for and how it ended, and goes on at once. An
+`AuditRecord` is made of it, in which a keyed hash stands for the entity: right away for one entity, in 5 µs,
+and by a thread for a batch. The thread writes the lines to a sink. While the sink takes nothing, what waits
+is bounded: beyond that, records are lost and counted. Where the log is required, the server stops answering
+long before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Access", "AuditLog", "AuditRecord", "open_audit_log", "rows_in"]
 
 WAITING_MAX: Final = 65_536
-"""Records, and entities of batches, that wait in a worker: about a kilobyte each with what they refer to."""
+"""Records, and entities of batches, that wait in a worker: about a kilobyte each."""
 REQUIRED_WAITING_MAX: Final = WAITING_MAX // 2
 """From so many on, a log that is required refuses; the rest is for the requests that are in progress."""
 FLUSH_SECONDS: Final = 0.2
@@ -48,7 +49,7 @@ STALLED_SECONDS: Final = 10.0
 CLOSE_SECONDS_MAX: Final = 5.0
 """For what waits when the server stops: half of what its processes have for that."""
 BATCH_RECORDS_MAX: Final = 1_024
-BATCH_BYTES_MAX: Final = 262_144
+BATCH_BYTES_MAX: Final = 1 << 20
 ENTITIES_MAX: Final = 1_000
 """Hashes in a line: as many as a batch may ask for."""
 TEXT_MAX: Final = 256
@@ -119,10 +120,10 @@ class AuditLog:
         self, sink: Sink, hashes: EntityHash, clock: Clock | None = None, is_required: bool = False
     ) -> None:
         self._sink = sink
-        self._lines = _Lines(hashes)
+        self._lines, self._lines_of_batches = _Lines(hashes), _Lines(hashes)  # one for each thread
         self._clock = clock or SystemClock()
         self._is_required = is_required
-        self._queue: deque[Access] = deque()
+        self._queue: deque[Line | Access] = deque()  # an access of which the thread is to make a line
         # Each has one thread that adds to it; the difference waits, or is being written.
         self._put = 0
         self._taken = 0
@@ -137,13 +138,17 @@ class AuditLog:
 
     def write(self, access: Access) -> None:
         """Takes a request that is over; returns at once. To be called by one thread only."""
-        weight = 1 + len(access.entities)
+        is_batch = len(access.entities) > 1
+        weight = 1 + len(access.entities) if is_batch else 1
         if self._put - self._taken + weight > WAITING_MAX:  # safety: audit-waiting-bounded
             self._lose(1)
             return
         access.time_ms = self._clock.now_ms()
-        self._put += weight
-        self._queue.append(access)
+        # Two threads that both make lines would take the interpreter from each other, at twice the cost.
+        waiting = access if is_batch else self._line_of(self._lines, access, may_pause=False)
+        if waiting is not None:
+            self._put += weight
+            self._queue.append(waiting)
 
     def check(self) -> None:
         """Raises `AuditUnavailable` where the log is required and takes no records now."""
@@ -175,7 +180,8 @@ class AuditLog:
         is_closing = False
         while not is_closing:
             is_closing = self._is_closing.wait(FLUSH_SECONDS)
-            while self._queue and self._write_batch():
+            due = self._put  # what comes while it is written is written with what comes after it
+            while self._queue and (is_closing or self._taken < due) and self._write_batch():
                 pass
         self._sink.close()
 
@@ -185,9 +191,15 @@ class AuditLog:
         lines: list[Line] = []
         weight, size_bytes = 0, 0
         while self._queue and len(lines) < BATCH_RECORDS_MAX and size_bytes < BATCH_BYTES_MAX:
-            access = self._queue.popleft()
-            weight += 1 + len(access.entities)
-            line = self._line_of(access)
+            waiting = self._queue.popleft()
+            line: Line | None
+            if isinstance(waiting, Line):
+                line = waiting
+                weight += 1
+            else:
+                may_pause = not self._is_closing.is_set()
+                line = self._line_of(self._lines_of_batches, waiting, may_pause)
+                weight += 1 + len(waiting.entities)
             if line is not None:
                 size_bytes += len(line.text)
                 lines.append(line)
@@ -202,10 +214,10 @@ class AuditLog:
             self._lose(len(lines))
         return is_written
 
-    def _line_of(self, access: Access) -> Line | None:
-        """None, and one record lost, where it can't be made: the thread goes on with the others."""
+    def _line_of(self, lines: _Lines, access: Access, may_pause: bool) -> Line | None:
+        """None, and one record lost, where it can't be made: the others are not lost for it."""
         try:
-            return self._lines.of(access, may_pause=not self._is_closing.is_set())
+            return lines.of(access, may_pause)
         except Exception as error:  # noqa: BLE001  # its words may quote what was asked for
             extra = fields(verb=access.verb, detail=type(error).__name__)
             log.error("audit record can't be made", extra=extra)  # noqa: TRY400

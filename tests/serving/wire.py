@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -14,14 +17,17 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from thermocline.serving.access.certificates import Certificates
 from thermocline.serving.http.app import create_app
 from thermocline.serving.http.guard import Admit, Guard, admit_everyone
 from thermocline.serving.http.problems import Requests
+from thermocline.serving.process.listening import WorkerServer
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
 
 PLAIN: Final = "GET /v1/tables/profiles/rows?app_id=7&user_id=u1 HTTP/1.1\r\nHost: x\r\n\r\n"
 USERS: Final = 6
+UP_SECONDS_MAX: Final = 60.0
 
 
 class Wire(asyncio.Transport):
@@ -110,6 +116,23 @@ def served_app(
     monkeypatch.setattr("thermocline.serving.http.problems.os", SimpleNamespace(urandom=bytes))
     yield SimpleNamespace(world=world, table=table, app=app, direct=direct)
     app.api.state.worker.close()
+
+
+@contextmanager
+def listening_at(app: Any, certificates: Certificates | None) -> Iterator[int]:
+    """A worker's server of the app, in a thread; its port."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    is_up = threading.Event()
+    server = WorkerServer(app, certificates, is_up.set)
+    server.config.lifespan = "off"
+    running = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    running.start()
+    try:
+        assert is_up.wait(UP_SECONDS_MAX)
+        yield bound.getsockname()[1]
+    finally:
+        server.should_exit = True
+        running.join()
 
 
 class AppTransport(httpx.BaseTransport):

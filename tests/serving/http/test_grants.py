@@ -202,6 +202,7 @@ def test_callers_get_their_part_and_nothing_else(served: SimpleNamespace) -> Non
     play(served, PAIRS, seed=1)
 
 
+@pytest.mark.timeout(3_600)  # a hundred thousand pairs, also beside other tests
 @pytest.mark.full
 def test_many_callers_get_their_part_and_nothing_else(served: SimpleNamespace) -> None:
     play(served, FULL_PAIRS, seed=2)

@@ -8,7 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.certificates import Authority, MountedSecret, Pair
-from tests.serving.wire import PLAIN, served_app
+from tests.serving.wire import PLAIN, listening_at, served_app
 from thermocline.client import Client, Retries, Unreachable
 from thermocline.process.tls import pinned_context, server_context
 from thermocline.serving.access import certificates as certificates_module
@@ -26,7 +26,6 @@ from thermocline.serving.access.certificates import Certificates
 from thermocline.serving.http import protocol
 from thermocline.serving.process import listening
 from thermocline.serving.process.children import is_ready
-from thermocline.serving.process.listening import WorkerServer
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 
 SECONDS_MAX: Final = 60.0
@@ -58,23 +57,6 @@ def served(
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "authority")
-
-
-@contextmanager
-def listening_at(app: Any, certificates: Certificates | None) -> Iterator[int]:
-    """A worker's server of the app, in a thread; its port."""
-    bound = socket.create_server(("127.0.0.1", 0))
-    is_up = threading.Event()
-    server = WorkerServer(app, certificates, is_up.set)
-    server.config.lifespan = "off"
-    running = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-    running.start()
-    try:
-        assert is_up.wait(SECONDS_MAX)
-        yield bound.getsockname()[1]
-    finally:
-        server.should_exit = True
-        running.join()
 
 
 def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
