@@ -21,7 +21,7 @@ OWNER = OwnerStatus(host="a", pid=1, epoch=1, since="", renewed="", lease_second
 
 
 def told(**more: Any) -> list[tuple[str, str, str]]:
-    given = {
+    given: dict[str, Any] = {
         "problem": "",
         "tailer": {},
         "freshness": FRESH,
