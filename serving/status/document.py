@@ -206,7 +206,7 @@ class ColumnStatus(_Part):
 
     name: str
     type: str
-    role: Literal["entity", "key", "value"]
+    role: Literal["entity", "key", "none"]
 
 
 class VersionStatus(_Part):

@@ -298,7 +298,7 @@ def _definition_of(definition: LiveTable, facts: TableFacts | None) -> Definitio
     def role(name: str) -> str:
         if name in definition.entity:
             return "entity"
-        return "key" if name in definition.key else "value"
+        return "key" if name in definition.key else "none"
 
     more: dict[str, Any] = {}
     if facts is not None:

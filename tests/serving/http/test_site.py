@@ -199,7 +199,7 @@ def test_the_document_of_one_table_has_all_its_parts(site: SimpleNamespace) -> N
     assert len(table["details"]["bars"]) == 91
     assert table["details"]["leases"][0]["holder"] == "extract of orders, process 12 on host-a"
     assert [one["role"] for one in table["details"]["definition"]["columns"]] == [
-        *("entity", "entity", "key", "value", "value")
+        *("entity", "entity", "key", "none", "none")
     ]
     assert "details" not in site.get("/status").json()["tables"]["orders"]
 
