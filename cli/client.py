@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,8 @@ from thermocline.errors import BadParameter, ConfigInvalid, ExitCode
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from thermocline.serving.access.clients import Client
+    from thermocline.rules.definition import LiveTable
+    from thermocline.serving.access.clients import Client, TableGrant
 
 app = typer.Typer(help="Say who may ask a server, and for what.", no_args_is_help=True)
 
@@ -25,6 +26,24 @@ ClientName = Annotated[str, typer.Argument(metavar="NAME", help="The client's na
 ClientsPath = Annotated[
     Path | None,
     typer.Option("--file", metavar="PATH", help="The clients file. Default: serving.clients_file."),
+]
+
+
+Verbs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--verb",
+        metavar="VERB",
+        help="What it may do: lookup, extract, changes, jobs, catalog, admin. Default: lookup, extract.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="COLUMN", help="A column it sees beside the key. Default: all."),
+]
+Scope = Annotated[
+    list[str] | None,
+    typer.Option("--scope", metavar="COLUMN=VALUE", help="It sees only the rows with this value."),
 ]
 
 
@@ -36,22 +55,9 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
         list[str] | None,
         typer.Option("--table", metavar="TABLE", help='A table that it may read; "*" for all others.'),
     ] = None,
-    verbs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--verb",
-            metavar="VERB",
-            help="What it may do: lookup, extract, changes, jobs, catalog, admin. Default: lookup, extract.",
-        ),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="COLUMN", help="A column it sees beside the key. Default: all."),
-    ] = None,
-    scope: Annotated[
-        list[str] | None,
-        typer.Option("--scope", metavar="COLUMN=VALUE", help="It sees only the rows with this value."),
-    ] = None,
+    verbs: Verbs = None,
+    columns: Columns = None,
+    scope: Scope = None,
     expires_days: Annotated[
         int | None, typer.Option(min=1, max=3_650, metavar="N", help="Days until the key expires.")
     ] = None,
@@ -60,28 +66,71 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
 ) -> None:
     """Create a client, or another key of one.
 
-    The key is shown this once. Two keys of a client count at a time, so that one can take the other's place.
-    Options for tables set what the client may do with these tables; without any, a client that exists keeps
-    its grants.
+    The key is shown this once, on stdout. Two keys of a client count at a time, so that one can take the
+    other's place. Options for tables set what the client may do with these tables; what they don't name stays
+    as it is.
     """
     path = _path(context, file)
     if not tables and (verbs or columns or scope):
         raise BadParameter(name="--table", problem="it is missing: grants are for tables")
     from thermocline.serving.access.clients_edit import Granted, add_key
 
-    wanted = parse_key(scope or ())
-    granted = [Granted(one, verbs or ("lookup", "extract"), columns, wanted) for one in tables or ()]
+    wanted = parse_key(scope) if scope else None
+    granted = [Granted(one, verbs, columns, wanted) for one in tables or ()]
     now = datetime.now(UTC)
     expires = None if expires_days is None else now + timedelta(days=expires_days)
     key = add_key(path, name, granted, expires, now)
-    document = {"client": name, "file": str(path), "key": key.text if key else None, "id": key and key.id}
+    problems = _misfits(context, path, name, tables or ())
+    document = {
+        "client": name,
+        "file": str(path),
+        "key": key.text if key else None,
+        "id": key and key.id,
+        "problems": problems,
+    }
     if as_json:
         show(document, "", as_json=True)
         return
-    say(f"{path}: {name} may ask now; a running server knows within three seconds")
+    _say_granted(path, name, problems)
     if key is not None:
         say("Its key, which is shown this once and kept nowhere:")
         show(document, key.text, as_json=False)
+
+
+@app.command()
+def grant(  # noqa: PLR0913, PLR0917  (a command has as many options)
+    context: typer.Context,
+    name: ClientName,
+    tables: Annotated[
+        list[str],
+        typer.Option("--table", metavar="TABLE", help='A table to change the grant of; "*" for all others.'),
+    ],
+    verbs: Verbs = None,
+    columns: Columns = None,
+    scope: Scope = None,
+    all_columns: Annotated[bool, typer.Option("--all-columns", help="It sees all columns.")] = False,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="It sees all rows: no scope.")] = False,
+    file: ClientsPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what a client may do with tables; its keys stay.
+
+    Each of verbs, columns and scope replaces what the client has, and stays as it is if it is left out.
+    """
+    path = _path(context, file)
+    for option, is_given in (("--all-columns", all_columns and columns), ("--all-rows", all_rows and scope)):
+        if is_given:
+            raise BadParameter(name=option, problem="it contradicts the option that names some")
+    from thermocline.serving.access.clients_edit import Granted, change_grants
+
+    wanted = parse_key(scope) if scope else None
+    wanted, seen = {} if all_rows else wanted, [] if all_columns else columns
+    change_grants(path, name, [Granted(one, verbs, seen, wanted) for one in tables])
+    problems = _misfits(context, path, name, tables)
+    if as_json:
+        show({"client": name, "file": str(path), "problems": problems}, "", as_json=True)
+        return
+    _say_granted(path, name, problems)
 
 
 @app.command("list")
@@ -139,7 +188,6 @@ def check(
     """
     from thermocline.serving.access.clients import read_clients
     from thermocline.serving.read.caller import ANY_TABLE
-    from thermocline.serving.read.sight import GrantProblem, Sight
 
     settings = session_of(context).settings()
     definition = settings.table(table_name).definition(table_name)
@@ -154,15 +202,7 @@ def check(
         why = f"{path} has no grant of {name} for it: to {name}, it does not exist"
         show({"client": name, "table": table_name, "verbs": [], "why": why}, why, as_json)
         return ExitCode.BAD_ANSWER
-    problem = None
-    columns: tuple[str, ...] = ()
-    # A scope's value that comes from a token is not known here.
-    part = (found.model_copy(update={"scope": _written(found.scope)})).grant({})
-    try:
-        sight = Sight.of(definition, part.part) if part else None
-        columns = tuple(column.name for column in sight.definition.columns) if sight else ()
-    except GrantProblem as error:
-        problem = str(error)
+    columns, problem = _seen(found, definition)
     document = {
         "client": name,
         "table": table_name,
@@ -176,15 +216,59 @@ def check(
     return ExitCode.BAD_ANSWER if problem else ExitCode.DONE
 
 
+def _seen(grant: TableGrant, definition: LiveTable) -> tuple[tuple[str, ...], str | None]:
+    """The columns that a grant shows of the table, and why it does not fit it, if so."""
+    from thermocline.serving.read.sight import GrantProblem, Sight
+
+    # A scope's value that comes from a token is not known here.
+    part = grant.model_copy(update={"scope": _written(grant.scope)}).grant({})
+    try:
+        sight = Sight.of(definition, part.part) if part else None
+    except GrantProblem as error:
+        return (), str(error)
+    return tuple(column.name for column in sight.definition.columns) if sight else (), None
+
+
 def _written(scope: dict[str, str]) -> dict[str, str]:
     from thermocline.serving.access.clients import CLAIM
 
     return {column: text for column, text in scope.items() if not text.startswith(CLAIM)}
 
 
+def _misfits(context: typer.Context, path: Path, name: str, tables: Sequence[str]) -> dict[str, str]:
+    """By table, why a grant gives nothing; nothing where no configuration is here to compare it with."""
+    from thermocline.serving.access.clients import read_clients
+    from thermocline.serving.read.caller import ANY_TABLE
+
+    try:
+        settings = session_of(context).settings()
+    except ConfigInvalid:  # the file can be made elsewhere
+        return {}
+    client, problems = read_clients(path).clients[name], {}
+    for one in tables:
+        if one == ANY_TABLE:
+            continue
+        if one not in settings.tables:
+            problems[one] = f"no such table is configured; configured: {', '.join(settings.tables) or 'none'}"
+            continue
+        _, problem = _seen(client.tables[one], settings.table(one).definition(one))
+        if problem is not None:
+            problems[one] = problem
+    return problems
+
+
+def _say_granted(path: Path, name: str, problems: Mapping[str, str]) -> None:
+    from thermocline.serving.access.clients import read_clients
+
+    may = _tables_shown(read_clients(path).clients[name]) or "nothing yet: give --table"
+    say(f"{path}: a running server knows within three seconds what {name} may do: {may}")
+    for table_name, problem in problems.items():
+        say(f"It sees nothing of {table_name}: {problem}")
+
+
 def _checked(document: Mapping[str, object]) -> RenderableType:
-    rows = [(name, _shown(value)) for name, value in document.items() if value is not None]
-    return table(("", ""), rows)
+    (heading, *rows) = [(name, _shown(value)) for name, value in document.items() if value is not None]
+    return table(heading, rows)
 
 
 def _shown(value: object) -> str:
@@ -222,4 +306,13 @@ def _key_shown(key: object) -> str:
 
 
 def _tables_shown(client: Client) -> str:
-    return "; ".join(f"{name}: {', '.join(grant.verbs)}" for name, grant in client.tables.items())
+    return "; ".join(
+        f"{name}{_part_shown(one)}: {', '.join(one.verbs)}" for name, one in client.tables.items()
+    )
+
+
+def _part_shown(grant: TableGrant) -> str:
+    parts = [f"{column} = {text}" for column, text in grant.scope.items()]
+    if grant.columns is not None:
+        parts.append(f"columns {', '.join(grant.columns) or 'of the key'}")
+    return f" ({'; '.join(parts)})" if parts else ""

@@ -22,8 +22,10 @@ from thermocline.cli import (
     config,
     demo,
     dev,
+    doctor,
     explain,
     ingest,
+    init,
     jobs,
     maintain,
     quarantine,
@@ -33,6 +35,7 @@ from thermocline.cli import (
     status,
     table,
     topic,
+    try_record,
     verify,
     version,
     views,
@@ -84,13 +87,16 @@ app.add_typer(maintain.app, name="maintain")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
 app.add_typer(audit.app, name="audit")
+app.command("init")(init.init)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
 app.command("serve")(serve.serve)
 app.command("lookup")(read.lookup)
 app.command("refused")(read.refused)
 app.command("extract")(read.extract)
+app.command("try")(try_record.try_record)
 app.command("sql")(sql.sql)
 app.command("verify")(verify.verify)
 app.command("explain")(explain.explain)

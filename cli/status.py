@@ -34,6 +34,7 @@ from thermocline.errors import (
     ServerUnreachable,
     ThermoclineError,
     TrinoUnreachable,
+    all_errors,
 )
 from thermocline.process.answered import answered
 from thermocline.process.masking import mask_password
@@ -157,7 +158,11 @@ def _import_all(settings: Settings) -> None:
     names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
     names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
     names += ["thermocline.rules.identity", "thermocline.kafka.log"]
-    names += ["thermocline.cli.server_access", "thermocline.client.blocking"]
+    names += [
+        "thermocline.cli.server_access",
+        "thermocline.cli.server_answers",
+        "thermocline.client.blocking",
+    ]
     names += (
         ["thermocline.views.trino_client", "thermocline.views.view_status", "thermocline.views.publish"]
         if settings.views.enabled
@@ -218,8 +223,11 @@ def _ask_server(url: str, own: ServingSettings | None, limits: Limits) -> dict[s
         with access_errors():
             connection = Connection(url, timeout_seconds=limits.sources, **server_access(own))
         with closing(connection), connection.http.stream("GET", "/status") as response:
+            body = _first_bytes(response.iter_bytes(), bytes_max)
+            if (refusal := _refusal_of(response.status_code, body)) is not None:
+                return answer | {"error": error_document(refusal)}
             response.raise_for_status()
-            return answer | {"status": json.loads(_first_bytes(response.iter_bytes(), bytes_max))}
+            return answer | {"status": json.loads(body)}
     except httpx.HTTPStatusError as error:
         detail = f"it answered {error.response.status_code} {error.response.reason_phrase}"
     except (httpx.HTTPError, ClientError, ValueError) as error:
@@ -227,6 +235,17 @@ def _ask_server(url: str, own: ServingSettings | None, limits: Limits) -> dict[s
     except ThermoclineError as error:
         return answer | {"error": error_document(error)}
     return answer | {"error": error_document(ServerUnreachable(url=url, detail=detail))}
+
+
+def _refusal_of(status_code: int, body: bytes) -> ThermoclineError | None:
+    """The server's own error, such as that it wants a key; None for any other answer."""
+    from thermocline.cli.server_answers import error_of
+
+    if status_code < 400:
+        return None
+    problem = json.loads(body) if body.startswith(b"{") else {}
+    is_ours = problem.get("code") in all_errors() and isinstance(problem.get("facts"), dict)
+    return error_of(problem) if is_ours else None
 
 
 def _first_bytes(chunks: Iterator[bytes], bytes_max: int) -> bytes:

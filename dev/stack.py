@@ -108,7 +108,8 @@ class StackOptions:
     is to be measured: then it is as a user's, with what ``spark_conf`` adds. With a cluster, Spark's tasks
     run there. Replicas are servers of the same table, which share nothing: each has its own port and state
     folder. A broker that is handed in runs already, and goes on when the stack has stopped. With a live
-    catalog, servers are one, and queries share no snapshot.
+    catalog, servers are one, and queries share no snapshot. With an API key, servers admit by
+    the file ``clients.toml`` of the folder, and are asked with it.
     """
 
     partitions: int = 4
@@ -127,6 +128,7 @@ class StackOptions:
     replicas: int = 1
     kafka: LocalKafka | None = None
     has_live_catalog: bool = False
+    key: str | None = None
     report: Report = in_silence
 
 
@@ -148,6 +150,7 @@ class Stack:
         self.urls = tuple(f"http://{HOST}:{_free_port()}" for _ in range(options.replicas))
         self.url = self.urls[0]
         self.config_path = self.folder / "thermocline.toml"
+        self.key = options.key
         self._partitions = options.partitions
         self._commands: list[Command] = []
         self.config_path.write_text(
@@ -156,6 +159,7 @@ class Stack:
                 host=HOST,
                 port=_port_of(self.url),
                 workers=options.workers,
+                clients="" if options.key is None else _CLIENTS,
                 catalog=options.catalog,
                 where=_SQLITE if options.rest is None else _rest_section(options.rest),
                 table=TABLE,
@@ -263,7 +267,8 @@ class Stack:
         """Status and JSON body of a GET; (0, {}) where nobody listens."""
         try:
             url = f"{self.urls[replica]}{path}"
-            answer = httpx.get(url, timeout=_REQUEST_TIMEOUT_SECONDS, verify=NO_CERTIFICATES)
+            headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+            answer = httpx.get(url, headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS, verify=NO_CERTIFICATES)
         except httpx.TransportError:
             return 0, {}
         return answer.status_code, answer.json()
@@ -344,6 +349,7 @@ uri = "sqlite:///data/catalog.db"
 warehouse = "data/warehouse"
 """
 
+_CLIENTS = 'clients_file = "clients.toml"\n'
 _CONFIG = """\
 [kafka]
 bootstrap_servers = "{bootstrap_servers}"
@@ -362,7 +368,7 @@ host = "{host}"
 port = {port}
 workers = {workers}
 state_dir = "data/serving"
-
+{clients}
 [tables.{table}]
 identifier = "app.{table}"
 topics = ["{topic}"]

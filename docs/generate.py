@@ -98,6 +98,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.host": "Address to listen on.",
     "serving.port": "Port to listen on.",
     "serving.workers": "Number of API processes, which share the port.",
+    "serving.connections_max": (
+        "Maximum number of connections that each API process has open, and at most half as many as it may "
+        "have files open. For another one, the connection is closed that has asked for nothing for longest. "
+        "If all are being answered, the new one gets `too-many-connections`."
+    ),
+    "serving.request_seconds_max": (
+        "Maximum time from a connection, or the first byte of a request, until the whole request has come. "
+        "After it, the connection is closed."
+    ),
     "serving.tailers": (
         "Maximum number of tailer processes. If there are more tables, a process tails several."
     ),
@@ -331,8 +340,12 @@ EXIT_CODES: Final[Mapping[ExitCode, str]] = {
 
 # Said once, above the table of routes.
 ANYWHERE: Final = (
+    "audit-unavailable",
     "bad-request",
     "internal-error",
+    "not-permitted",
+    "too-many-requests",
+    "unauthenticated",
     "unknown-table",
 )
 # The OpenAPI document does not describe itself.

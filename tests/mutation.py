@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-ROOMS: Final = ("cli", "client", "dev", "ingest", "maintenance", "serving", "thermocline", "verify", "views")
+ROOMS: Final = (
+    *("cli", "client", "dev", "doctor", "ingest", "maintenance"),
+    *("serving", "thermocline", "verify", "views"),
+)
 _MARK: Final = re.compile(r" *# safety: (?P<names>[\w'-]+(, [\w'-]+)*)$", re.MULTILINE)
 
 

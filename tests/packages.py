@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NAMES = ("cli", "client", "dev", "ingest", "maintenance", "serving", "tests", "utils", "verify", "views")
+NAMES = (
+    *("cli", "client", "dev", "doctor", "ingest", "maintenance"),
+    *("serving", "tests", "utils", "verify", "views"),
+)
 
 
 def put_packages_of_our_names(folder: Path) -> None:

@@ -11,6 +11,12 @@ from tests.mutation import ALWAYS, DROP, FULL, NEVER, SWAP, Line
 
 # fmt: off
 LINES: Final[dict[str, Line]] = {
+    # What doctor says and tries.
+    "doctor-exit-code": Line("a problem never ends with the exit code of a success", DROP, "doctor/test_run.py::test_the_exit_code_is_that_of_the_gravest_and_a_source_that_is_down_goes_before"),
+    "doctor-dependents": Line("what hangs on a source that is down is not called well", DROP, "doctor/test_run.py::test_what_is_down_takes_only_what_hangs_on_it_with_it"),
+    "doctor-commit-refused": Line("the commit that tries the rights on a catalog can't land", ("(AssertTableUUID(uuid=uuid.uuid4()),)", "()"), "doctor/test_lake.py::test_the_commit_that_tries_rights_demands_what_cannot_be"),
+    "doctor-deletes-one-setting": Line("a fix of the configuration deletes the one setting and nothing else", ("== wanted", "!= text"), "doctor/test_configuration.py::test_a_setting_that_has_no_line_of_its_own_is_deleted_by_hand"),
+    "doctor-sample-bounded": Line("a sample of a table's records is bounded", NEVER, "doctor/test_keys.py::test_a_sample_ends_at_its_bound"),
     # Commit, ownership, unknown commits.
     "rewrite-is-proved": Line("what others committed is not taken over for what they call it", DROP, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
     "rewrite-same-rows": Line("nor for the number of its rows alone", NEVER, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
@@ -231,6 +237,7 @@ LINES: Final[dict[str, Line]] = {
     "failures-of-another": Line("nor are those of another address", ("max(self._cells[row + 1], now - _QUIET_NS)", "now - _QUIET_NS"), "serving/access/test_limits.py::test_many_addresses_that_fail_take_the_place_of_the_one_that_failed_longest_ago"),
     "clients-kept": Line("a clients file that can't be read changes nothing", ("except ConfigInvalid as error:", "except ZeroDivisionError as error:"), "serving/access/test_admission.py::test_a_file_that_cannot_be_read_changes_nothing_and_is_named"),
     "clients-valid": Line("no command leaves a clients file that a server can't read", DROP, "cli/test_client.py::test_a_change_that_would_make_the_file_invalid_changes_nothing"),
+    "grant-kept": Line("a verb that is added gives no rows or columns besides", ("tables.setdefault(one.table, tomlkit.table())", "tables[one.table] = tomlkit.table()"), "cli/test_client.py::test_a_verb_that_is_added_gives_no_rows_or_columns_besides"),
     "keys-two": Line("two keys of a client count at a time", NEVER, "cli/test_client.py::test_two_keys_count_at_a_time_and_a_revoked_or_expired_one_makes_room"),
     "audited-or-refused": Line("without an audit log that is required, nothing is answered", DROP, "serving/http/test_audited.py::test_a_log_that_is_required_and_fails_stops_answers_and_is_named"),
     "direct-audited": Line("the short way is audited, too", DROP, "serving/http/test_audited.py::test_the_short_way_writes_the_same_line"),
@@ -240,6 +247,10 @@ LINES: Final[dict[str, Line]] = {
     "tls-pinned-alone": Line("a machine knows its own server by that certificate, and by none beside it", ("text[begin : end + len(_END)]", "text"), "serving/http/test_tls.py::test_the_server_is_known_by_its_certificate_whatever_its_names_and_by_no_other"),
     "tls-files-of-one-moment": Line("a certificate, a key and a CA of different moments are not taken up together", NEVER, "serving/http/test_tls.py::test_files_that_change_while_they_are_read_are_not_taken_up_half"),
     "tls-newest-context": Line("what is no longer trusted is not, nor do its sessions go on", ("self.newest.wrap_bio(*args, **options)", "super().wrap_bio(*args, **options)"), "serving/http/test_tls.py::test_a_ca_of_clients_that_is_replaced_is_trusted_no_more_nor_are_its_sessions"),
+    "connections-refused": Line("a worker has no more connections than it may have, even if all are being answered", NEVER, "serving/http/test_open_connections.py::test_where_all_are_being_answered_a_new_connection_is_told_so_and_closed"),
+    "connections-idle": Line("no connection is closed on which a request is being answered, nor one that was just answered", ALWAYS, "serving/http/test_open_connections.py::test_the_connection_that_asked_for_nothing_for_longest_is_closed_for_a_new_one"),
+    "fed-in-parts": Line("requests that wait for their turn are not parsed before it", ("not self.pipeline and", ""), "serving/http/test_protocol.py::test_of_thousands_of_requests_at_once_few_are_parsed_before_others_are_answered"),
+    "answered-cycle-told": Line("who leaves while earlier requests are answered is written to no more", ("True", "False"), "serving/http/test_protocol.py::test_a_client_that_leaves_with_requests_unanswered_is_no_error"),
     "tls-handshake-bound": Line("who does not end a handshake is cut off in time", DROP, "serving/http/test_tls.py::test_what_sends_no_handshake_is_closed_and_holds_up_nobody"),
     "host-allowed": Line("a server answers to its own names alone", ("host in self._hosts or host.endswith(self._suffixes)", "True"), "serving/access/test_connections.py::test_a_server_answers_to_its_names_alone"),
     "host-refused": Line("a request for another host is refused before anything else", DROP, "serving/access/test_connections.py::test_another_host_is_refused_before_anything_else_both_ways"),
@@ -397,8 +408,8 @@ LINES: Final[dict[str, Line]] = {
     "tier-opened-again": Line("after a failure of the disk the hot tier is what is on disk, not what was meant to be", DROP, "serving/tail/test_tailer_storage.py::test_the_tailer_goes_on_with_a_manifest_that_is_there_though_its_publication_failed"),
     "status-before-tier": Line("no other tier is opened while the status on disk calls the one before caught up", ("write", "say"), "serving/tail/test_tailer_storage.py::test_no_other_tier_is_opened_while_the_status_tells_of_the_one_before"),
     "merge-whole": Line("a merge that failed half way is never listed", ("next(self._steps, None)", "self._is_whole = next(self._steps, self) is self or self._is_whole"), "serving/tail/test_tailer_storage.py::test_a_merge_whose_step_failed_is_never_called_done"),
-    "hot-room-records": Line("a batch of many small records that is said to fit into a hot tier's file does fit", ("len(records) * PAGES_PER_RECORD * self._page_bytes +", ""), "serving/hot/test_generation.py::test_small_records_that_are_said_to_fit_do_so_at_the_end_of_the_map"),
-    "hot-room-values": Line("so does one of large records", ("+ 2 * sum(map(len, records.values()))", ""), "serving/hot/test_hot_tier.py::test_a_batch_larger_than_a_map_gets_a_generation_of_its_own"),
+    "hot-room-records": Line("a batch of many small records that is said to fit into a hot tier's file does fit", ("(len(records) + 1) * PAGES_PER_RECORD * self._page_bytes +", ""), "serving/hot/test_generation.py::test_small_records_that_are_said_to_fit_do_so_at_the_end_of_the_map"),
+    "hot-room-values": Line("so does one of large records", ("+ 2 * content", ""), "serving/hot/test_hot_tier.py::test_a_batch_larger_than_a_map_gets_a_generation_of_its_own"),
     "hot-room-seal": Line("and the seal after it", ("- SEAL_BYTES", ""), "serving/hot/test_generation.py::test_small_records_that_are_said_to_fit_do_so_at_the_end_of_the_map"),
     "room-to-write": Line("a write to the hot tier that the disk has no room for is refused, and kills no process", DROP, "serving/tail/test_tailer_storage.py::test_a_write_that_would_find_no_room_is_refused_before_it_begins"),
     "lease-written-again": Line("a lease that could not be written is written later, so that the tailer knows what a worker needs", ("self._reader.refresh()", "if not self._reader.refresh():\n            return"), "serving/store/test_storage.py::test_a_lease_that_could_not_be_written_is_written_as_soon_as_it_can_be"),
@@ -709,6 +720,10 @@ LINES: Final[dict[str, Line]] = {
     "live-files-age": Line("files go once nobody can read them any more", ("delete_files(self._io, paths)", "0"), "serving/live/test_kept_files.py::test_a_file_goes_once_it_was_named_to_nobody_for_long_enough"),
     "live-begun-again": Line("a snapshot whose files are gone is not gone on from", NEVER, "serving/live/test_maker.py::test_where_nobody_asked_for_long_the_next_snapshot_is_made_from_nothing"),
     "live-folder-in-use": Line("maintenance leaves the files of a server alone whose lease has not run out", ALWAYS, "thermocline/test_live_files.py::test_only_what_servers_left_that_are_gone_is_removed"),
+    "arrived-all-or-not": Line("a generation with records that were not noted does not claim to tell of all", ('int(transaction.stat()["entries"] > 1)', "0"), "serving/hot/test_generation.py::test_a_generation_with_records_that_were_not_noted_does_not_tell_of_them"),
+    "arrived-dropped": Line("nor one whose oldest notes were dropped", NEVER, "serving/hot/test_generation.py::test_what_came_before_the_notes_that_are_left_is_not_told"),
+    "arrived-since": Line("and all notes from the seam on are read", ALWAYS, "serving/hot/test_generation.py::test_what_came_since_an_offset_is_told_by_bucket_and_nothing_older"),
+    "kept-keys-in-order": Line("keys that are kept stand where those that are read do", ("for group in groups", "for group in found"), "upsert/test_probe.py::test_row_groups_whose_keys_are_kept_are_not_read_again"),
     "hot-scan-reaches": Line("a scan from a seam on passes over generations that end before it, and no others", ("if not seam.at_least(end)", "if seam.at_least(end)"), "serving/hot/test_hot_model.py::test_hot_tier_answers_as_a_dict_does_whatever_happens"),
     "deletes-of-one-file-each": Line("each data file has a file of deletes of its own: DuckDB takes vectors of one file for another", ("-{n:04}", ""), "thermocline/test_deletes.py::test_each_data_file_has_a_file_of_deletes_of_its_own"),
     # The audit log.
@@ -754,5 +769,10 @@ LINES: Final[dict[str, Line]] = {
     "sign-in-from-here": Line("no other site signs anybody in", NEVER, "serving/http/test_site.py::test_another_site_signs_nobody_in_and_leads_nowhere_else"),
     "sign-in-leads-to-pages": Line("signing in leads to a page of this server", ("to if is_page(to) else \"/\"", "to"), "serving/http/test_site.py::test_another_site_signs_nobody_in_and_leads_nowhere_else"),
     "status-asked-while-wanted": Line("the store is not asked for a status that nobody looks at", ("now_ms - wanted_ms < WANTED_MS", "True"), "serving/tail/test_facts_keeper.py::test_the_store_is_asked_only_while_somebody_looks"),
+    "init-never-overwrites": Line("init does not write over a configuration that appeared meanwhile", ("os.link", "os.rename"), "cli/test_init.py::test_a_file_that_appeared_meanwhile_is_kept"),
+    "init-unchanged-meanwhile": Line("nor over what somebody else changed in it", NEVER, "cli/test_init.py::test_a_file_that_was_changed_meanwhile_is_kept"),
+    "init-comment": Line("no word of a schema or a record becomes a setting", ('_BREAKS.sub(" ", text)', "text"), "cli/test_init.py::test_no_word_of_a_schema_becomes_a_setting"),
+    "init-no-secret": Line("no secret gets into a configuration", NEVER, "cli/test_init.py::test_a_secret_is_taken_as_a_variable_alone"),
+    "init-eight-bytes": Line("a number is not taken for a document that names a schema", NEVER, "thermocline/test_recognise.py::test_eight_bytes_that_begin_like_a_schemas_id_are_a_number_where_no_registry_knows_it"),
 }
 # fmt: on

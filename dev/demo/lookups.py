@@ -32,8 +32,10 @@ class LookupAnswer:
 class LookupConnection:
     """One connection to the server, for one thread. It opens again by itself after an error."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, key: str | None = None) -> None:
+        """``key`` is an API key."""
         self._url = url
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._clock = clock
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=TIMEOUT_SECONDS)
 
@@ -56,7 +58,7 @@ class LookupConnection:
             InternalError: it should never be given.
         """
         try:
-            self._connection.request("GET", path)
+            self._connection.request("GET", path, headers=self._headers)
             response = self._connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:

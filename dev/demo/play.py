@@ -14,8 +14,10 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
+from thermocline.cli.server_access import KEY_FILE
 from thermocline.dev.demo.figures import Scene
 from thermocline.dev.demo.invocation import path_typed, program
+from thermocline.dev.demo.key import key_path
 from thermocline.dev.demo.reporter import Reporter
 from thermocline.dev.demo.site import DemoOptions, Site, opened
 from thermocline.dev.demo.story import ADA
@@ -136,11 +138,13 @@ def how_to_go_on(site: Site) -> str:
     """The commands to look around with, as they are typed here."""
     stack = site.stack
     command = f"{program('thermocline')} --config {path_typed(stack.config_path)}"
+    key = path_typed(key_path(stack.folder))
     in_trino = how_to_ask(stack.trino.url, site.table_in_trino) if stack.trino else ""
     return f"""\
-It stays up until Ctrl-C, at {stack.url} (described at {stack.url}/docs):
+It stays up until Ctrl-C, at {stack.url}, and answers who has its key (the password at {stack.url}/docs):
 
-  curl '{stack.url}/v1/tables/{TABLE}/rows?app_id=7&user_id=ada'
+  export {KEY_FILE}={key}
+  curl -u ":$(cat {key})" '{stack.url}/v1/tables/{TABLE}/rows?app_id=7&user_id=ada'
   {command} lookup {TABLE} app_id=7 user_id=ada
   {command} extract {TABLE} -o {TABLE}.parquet
   {command} verify {TABLE} --url {stack.url}

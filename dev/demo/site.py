@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from thermocline.dev.demo.figures import Served, served_in
+from thermocline.dev.demo.key import asking_with, key_in, key_path
 from thermocline.dev.demo.lookups import LookupConnection
 from thermocline.dev.demo.reporter import Reporter, Task
 from thermocline.dev.demo.views import ANALYST, MARGIN_MORE_SECONDS, View, Views
@@ -87,6 +88,10 @@ class Site:
     def table_in_trino(self) -> str:
         """The table's full name there; the views' names begin with it."""
         return f"{self.stack.settings.views.lake}.{self.stack.settings.table(TABLE).identifier}"
+
+    def connection(self, url: str) -> LookupConnection:
+        """A new connection to a server."""
+        return LookupConnection(url, self.clock, self.stack.key)
 
     def writer(self) -> Writer:
         """A new producer of single records."""
@@ -172,7 +177,7 @@ class Site:
 
     def _served_by(self, url: str) -> Served:
         with suppress(NotReady, ServerUnreachable):
-            return served_in(LookupConnection(url, self.clock).get("/status"), Served())
+            return served_in(self.connection(url).get("/status"), Served())
         return Served()
 
     def _is_published(self, views: Views, rows: int) -> bool:
@@ -201,10 +206,12 @@ def opened(folder: Path, options: DemoOptions, reporter: Reporter, clock: Clock)
                 rest=rest,
                 cluster=cluster,
                 replicas=REPLICAS if options.lake else 1,
+                key=key_in(folder),
                 report=partial(setattr, task, "note"),
             ),
         )
         running.callback(_stop, stack, reporter)
+        running.enter_context(asking_with(key_path(folder)))
         stack.start_broker()
         reporter.end(task, f"{PARTITIONS} partitions at {stack.kafka.bootstrap_servers}")
         yield Site(options, stack, clock)

@@ -87,9 +87,7 @@ class Traffic:
         seed = site.options.seed
         urls = site.stack.urls
         # Where there are several servers, all are asked: the story is told by another one than the probe.
-        self._witnesses = [
-            Witness(site.writer(), LookupConnection(url, clock), clock) for url in (urls[0], urls[-1])
-        ]
+        self._witnesses = [Witness(site.writer(), site.connection(url), clock) for url in (urls[0], urls[-1])]
         self._probe = Probe(self._witnesses[0], seed)
         self._story_views, self._view_probe = None, None
         if site.stack.trino:
@@ -98,10 +96,10 @@ class Traffic:
             self._view_probe = ViewProbe(site.writer(), site.views(), margin_seconds, seed, clock)
         self._story = Story(self._witnesses[1], self._story_views)
         self.readers = [
-            Readers(LookupConnection(url, clock), entities, seed, clock, LOOKUPS_PER_SECOND / len(urls))
+            Readers(site.connection(url), entities, seed, clock, LOOKUPS_PER_SECOND / len(urls))
             for url in urls
         ]
-        self._lookups = LookupConnection(site.stack.url, clock)
+        self._lookups = site.connection(site.stack.url)
         self._served = Served()
         self._messages_per_second: list[float] = []
         self._lookups_per_second = 0.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 PACKAGE: Final = "thermocline"
-LEFT_OUT: Final = frozenset({"cli", "client", "dev", "serving", "verify", "views"})
+LEFT_OUT: Final = frozenset({"cli", "client", "dev", "doctor", "serving", "verify", "views"})
 """Rooms of which no task needs anything: those of batches, and the rewrites of maintenance."""
 # The same code has the same bytes, and so the same name, whenever it is packed.
 _PACKED_AT: Final = (1980, 1, 1, 0, 0, 0)

@@ -161,8 +161,9 @@ class Clients(Section):
             yield f"{ANONYMOUS} is who brings no credentials, and can't have any"
 
 
-def read_clients(path: Path) -> Clients:
-    """The clients file. Raises `ConfigInvalid` with all that is wrong with it."""
+def read_clients(path: Path, shown: Path | None = None) -> Clients:
+    """The clients file. Raises `ConfigInvalid` with all that is wrong with it, under the name ``shown``."""
+    of = f"in {shown or path}"
     try:
         found = Clients.model_validate(tomllib.loads(path.read_bytes().decode()))
         return found.model_copy(update={"issuers": _beside(path, found.issuers)})
@@ -171,13 +172,13 @@ def read_clients(path: Path) -> Clients:
             f"{'.'.join(map(str, one['loc'])) or 'clients'}: {one['msg'].removeprefix('Value error, ')}"
             for one in error.errors(include_input=False, include_url=False)
         )
-        raise ConfigInvalid(of=f"in {path}", problems=problems) from None  # its input may hold secrets
+        raise ConfigInvalid(of=of, problems=problems) from None  # its input may hold secrets
     except OSError as error:
-        raise ConfigInvalid(of=f"in {path}", problems=(error.strerror or str(error),)) from error
+        raise ConfigInvalid(of=of, problems=(error.strerror or str(error),)) from error
     except RecursionError as error:
-        raise ConfigInvalid(of=f"in {path}", problems=("it is nested too deeply",)) from error
+        raise ConfigInvalid(of=of, problems=("it is nested too deeply",)) from error
     except ValueError as error:
-        raise ConfigInvalid(of=f"in {path}", problems=(str(error),)) from error
+        raise ConfigInvalid(of=of, problems=(str(error),)) from error
 
 
 def _has(claim: object, wanted: str) -> bool:

@@ -22,9 +22,10 @@ from thermocline.serving.access.keys import ApiKey
 if TYPE_CHECKING:
     from tomlkit.items import Table
 
-__all__ = ["Granted", "add_key", "revoke_keys"]
+__all__ = ["Granted", "add_key", "change_grants", "revoke_keys"]
 
 PRIVATE: Final = 0o600
+VERBS_UNLESS_SAID: Final = ("lookup", "extract")
 _HEAD: Final = (
     "Who may ask the server, and for what: see docs/security.md. Keys are kept as hashes.",
     "A server reads this file again within three seconds of a change.",
@@ -33,12 +34,16 @@ _HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What a client is to be granted on one table, by the names of the file."""
+    """What a client is to be granted on one table, by the names of the file.
+
+    Of a grant that it has, None keeps what is there; of a new one, it means lookups and extracts, all columns
+    and all rows. An empty scope means all rows, and empty columns mean all columns.
+    """
 
     table: str
-    verbs: Sequence[str]
-    columns: Sequence[str] | None
-    scope: Mapping[str, str]
+    verbs: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    scope: Mapping[str, str] | None = None
 
 
 def add_key(
@@ -53,7 +58,7 @@ def add_key(
     with _changed(path) as (document, before):
         client = _client(document, name)
         for one in granted:
-            client["tables"][one.table] = _grant(one)
+            _grant(client, one)
         if name == ANONYMOUS:
             return None
         _drop_expired(client, before.clients.get(name), now)
@@ -67,6 +72,15 @@ def add_key(
             entry["expires"] = expires.replace(microsecond=0)
         client["keys"].append(entry)
     return key
+
+
+def change_grants(path: Path, name: str, granted: Sequence[Granted]) -> None:
+    """Change what a client may do; its keys stay. Raises as `revoke_keys`."""
+    with _changed(path) as (document, before):
+        if name not in before.clients:
+            raise BadParameter(name=name, problem=f"there is no such client in {path}")
+        for one in granted:
+            _grant(_client(document, name), one)
 
 
 def revoke_keys(path: Path, name: str, key_id: str | None) -> list[str]:
@@ -107,7 +121,7 @@ def _changed(path: Path) -> Iterator[tuple[tomlkit.TOMLDocument, Clients]]:
                 file.flush()
                 _keep_rights(path, file.fileno())
                 os.fsync(file.fileno())
-            read_clients(unfinished)  # safety: clients-valid
+            read_clients(unfinished, shown=path)  # safety: clients-valid
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -151,16 +165,26 @@ def _client(document: tomlkit.TOMLDocument, name: str) -> Table:
     return found
 
 
-def _grant(one: Granted) -> Table:
-    grant = tomlkit.table()
-    grant["verbs"] = list(one.verbs)
+def _grant(client: Table, one: Granted) -> None:
+    """Who is given a verb must not be given rows by that: what is not named stays."""
+    tables: Any = client["tables"]
+    grant = tables.setdefault(one.table, tomlkit.table())  # safety: grant-kept
+    if one.verbs is not None or "verbs" not in grant:
+        grant["verbs"] = list(one.verbs or VERBS_UNLESS_SAID)
     if one.columns is not None:
-        grant["columns"] = list(one.columns)
-    if one.scope:
+        _put(grant, "columns", list(one.columns))
+    if one.scope is not None:
         scope = tomlkit.inline_table()
         scope.update(dict(one.scope))
-        grant["scope"] = scope
-    return grant
+        _put(grant, "scope", scope)
+
+
+def _put(grant: Any, name: str, value: Any) -> None:
+    """Nothing stands for all: an empty list of columns in the file would mean the key alone."""
+    if value:
+        grant[name] = value
+    else:
+        grant.pop(name, None)
 
 
 def _drop_expired(client: Table, before: Client | None, now: datetime) -> None:

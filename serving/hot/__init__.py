@@ -4,7 +4,7 @@ Read ``generation`` first (what one file holds, and why that is exact), then ``r
 ``tier`` (who writes: append, seal, merge, evict) and ``view`` (who reads: lookups). ``pinned`` reads one
 seal for as long as an extract takes. Both kinds of reader share ``winners``, for an entity, and ``scan``,
 for a bucket; ``leases`` keep what readers need from being evicted. ``manifest`` lists the generations,
-``merge`` makes one of two, ``environment`` opens files.
+``merge`` makes one of two, ``arrived`` notes what came last, ``environment`` opens files.
 
     <table's state folder>/hot/
         manifest.json     the generations, the last one active; replaced as a whole

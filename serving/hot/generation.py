@@ -26,8 +26,10 @@ from thermocline.failpoints import failpoint
 from thermocline.rules.partition_time import NO_TIME
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import disk
+from thermocline.serving.hot.arrived import add_note, notes_in
 from thermocline.serving.hot.environment import open_environment
 from thermocline.serving.hot.record import META_KEY
+from thermocline.serving.hot.refused import REFUSED
 
 LOCK_SUFFIX: Final = "-lock"  # LMDB's own name for the file of locks beside the data
 # Each record may fall into another page, which is copied, split, and named in a page above; a large value has
@@ -111,13 +113,16 @@ class Generation:
 
     def bytes_needed(self, records: Mapping[bytes, bytes]) -> int:
         """The most that adding the records can take, even if no page that was freed can be used again."""
+        # A note of the keys may come with them.
+        content = sum(map(len, records)) + sum(map(len, records.values()))
         # safety: hot-room-records, hot-room-values
-        return len(records) * PAGES_PER_RECORD * self._page_bytes + 2 * sum(map(len, records.values()))
+        return (len(records) + 1) * PAGES_PER_RECORD * self._page_bytes + 2 * content
 
     @property
     def records(self) -> int:
         """The (row, partition) pairs and the refused records that it holds."""
-        return max(0, self._environment.stat()["entries"] - 1)
+        with self.read() as transaction:
+            return max(0, transaction.stat()["entries"] - 1 - notes_in(transaction))
 
     def read(self) -> lmdb.Transaction[bytes]:
         """A transaction that sees one state; to be ended soon, since it keeps pages from being used again."""
@@ -131,16 +136,20 @@ class Generation:
             raise lmdb.Error(f"{self.path} holds nothing")
         return decode_meta(raw)
 
-    def write(self, records: Mapping[bytes, bytes], meta: Meta) -> None:
+    def write(self, records: Mapping[bytes, bytes], meta: Meta, start: Seam | None = None) -> None:
         """Adds records, each replacing the one with its stored key, and the new meta, in one transaction.
 
-        There must be room for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and
-        OSError when the disk fails or is full; nothing is written then.
+        With ``start``, the positions before them, it is noted that they came (``arrived``). There must be
+        room for them: ``bytes_needed`` must not exceed ``free_bytes``. Raises `lmdb.Error` and OSError when
+        the disk fails or is full; nothing is written then.
         """
-        self._check_disk(*records.values())  # safety: room-to-write
+        self._check_disk(*records, *records.values())  # safety: room-to-write
         with self._environment.begin(write=True) as transaction:
             if records:
-                transaction.cursor().putmulti(sorted(records.items()))  # neighbours share pages
+                ascending = sorted(records.items())  # neighbours share pages
+                if start is not None:
+                    add_note(transaction, [key for key, _ in ascending if key < REFUSED], start)
+                transaction.cursor().putmulti(ascending)
                 failpoint("hot.append")
             transaction.put(META_KEY, _encode(meta))
 

@@ -7,7 +7,7 @@ over each other first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -82,28 +82,36 @@ _READ, _READ_PARTIAL, _READ_ORDERED = (
 
 
 def winners_of_bucket(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, merging: Merging = LAST_WINS
+    newest_first: Transactions,
+    topics: Sequence[str],
+    bucket: int,
+    seam: Seam,
+    merging: Merging = LAST_WINS,
+    arrived: Sequence[bytes] | None = None,
 ) -> pa.Table:
     """The last record of each row of a bucket, where it is not before the seam; by ``SCHEMA``, in no order.
 
+    Where it is known which records ``arrived`` since the seam, by their stored keys, no others are looked at.
     The payload of a tombstone is empty. All of the bucket's hot records are in memory while it works.
     With partial updates it is by ``PARTIAL_SCHEMA``, with the names of the columns that no hot record set,
     and whose values are to be taken from the cold row. Where columns order the records it is by
     ``ORDERED_SCHEMA``, and the cold row may have the higher sequence.
     """
     if merging.is_ordered:
-        return winners(pa.Table.from_batches(_ordered(newest_first, topics, bucket, seam), _READ_ORDERED))
+        newest = _newest_values(newest_first, bucket, arrived)
+        return winners(pa.Table.from_batches(_ordered(newest, newest_first, topics, seam), _READ_ORDERED))
     firsts = _first_offsets(topics, seam)
     if merging.is_partial:
+        newest = _newest_values(newest_first, bucket, arrived)
         blocks = [
             _records(keys, values, topics, firsts, absent)
-            for keys, values, absent in _laid_together(newest_first, topics, bucket, seam, merging.may_lack)
+            for keys, values, absent in _laid_together(newest, newest_first, topics, seam, merging.may_lack)
         ]
         return winners(pa.Table.from_batches(blocks, _READ_PARTIAL))
     blocks = [
         _records(keys, values, topics, firsts)
         for transaction in newest_first
-        for keys, values in _blocks(transaction, bucket)
+        for keys, values in _blocks(transaction, bucket, arrived)
     ]
     return winners(pa.Table.from_batches(blocks, _READ))
 
@@ -114,11 +122,23 @@ def merging_of(definition_json: str) -> Merging:
     return LiveTable.from_json(definition_json, "").merging
 
 
+def _newest_values(
+    newest_first: Transactions, bucket: int, arrived: Sequence[bytes] | None
+) -> Mapping[bytes, bytes]:
+    """The value that the newest generation has of each stored key of a bucket."""
+    if arrived is None:
+        return newest_values(newest_first, BUCKET.pack(bucket))
+    found: dict[bytes, bytes] = {}
+    for transaction in reversed(newest_first):
+        found.update(transaction.cursor().getmulti(arrived))
+    return found
+
+
 def _ordered(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam
+    newest: Mapping[bytes, bytes], newest_first: Transactions, topics: Sequence[str], seam: Seam
 ) -> Iterator[pa.RecordBatch]:
-    """The winner of each stored key of a bucket, where it is not before the seam; by ``_READ_ORDERED``."""
-    found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
+    """The winner of each stored key, where it is not before the seam; by ``_READ_ORDERED``."""
+    found = iter(newest.items())
     while block := list(islice(found, BLOCK_RECORDS)):
         rows: list[tuple[Any, ...]] = []
         for stored_key, value in block:
@@ -154,10 +174,14 @@ def _ordered_batch(rows: Sequence[tuple[Any, ...]], topics: Sequence[str]) -> pa
 
 
 def _laid_together(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, seam: Seam, partial: Sequence[str]
+    newest: Mapping[bytes, bytes],
+    newest_first: Transactions,
+    topics: Sequence[str],
+    seam: Seam,
+    partial: Sequence[str],
 ) -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
-    """The stored keys, values and absent columns of a bucket's records, each in all generations as one."""
-    found = iter(newest_values(newest_first, BUCKET.pack(bucket)).items())
+    """The stored keys, values and absent columns of records, each in all generations as one."""
+    found = iter(newest.items())
     while block := list(islice(found, BLOCK_RECORDS)):
         firsts = [
             seam.get((topics[topic], p)) for topic, p in (PLACE.unpack(k[PLACE_START:]) for k, _ in block)
@@ -171,8 +195,16 @@ def _laid_together(
             )
 
 
-def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """The stored keys and values of a bucket's records."""
+def _blocks(
+    transaction: lmdb.Transaction[bytes], bucket: int, arrived: Sequence[bytes] | None
+) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The stored keys and values of a bucket's records, or of those that arrived."""
+    for keys, values in _all_of(transaction, bucket) if arrived is None else _some_of(transaction, arrived):
+        for part in _parts(values):
+            yield pa.array(keys[part], _BINARY), pa.array(values[part], _BINARY)
+
+
+def _all_of(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
     cursor = transaction.cursor()
     end = BUCKET.pack(bucket + 1)
     is_more = cursor.set_range(BUCKET.pack(bucket))
@@ -184,9 +216,16 @@ def _blocks(transaction: lmdb.Transaction[bytes], bucket: int) -> Iterator[tuple
                 break
             keys.append(key)
             values.append(value)
-        for part in _parts(values):
-            yield pa.array(keys[part], _BINARY), pa.array(values[part], _BINARY)
+        yield keys, values
         is_more = len(keys) == BLOCK_RECORDS and cursor.next()
+
+
+def _some_of(
+    transaction: lmdb.Transaction[bytes], arrived: Sequence[bytes]
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    for first in range(0, len(arrived), BLOCK_RECORDS):
+        found = transaction.cursor().getmulti(arrived[first : first + BLOCK_RECORDS])
+        yield [key for key, _ in found], [value for _, value in found]
 
 
 def _parts(values: Sequence[bytes], first: int = 0) -> Iterator[slice]:

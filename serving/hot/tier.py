@@ -421,7 +421,7 @@ class HotTier:
             starts = self._meta.start
             covered = tuple(replace(part, start=starts[part.place]) for part in covered)
         meta = Meta(self._meta.manifest, covered)
-        self._generations[-1].write(records, meta)
+        self._generations[-1].write(records, meta, self._meta.end)
         self._meta = meta  # not before: ``end`` says from where on the log is still to be read
         if self._generations[-1].used_bytes >= GENERATION_BYTES_MAX:
             self._roll(self._seal_now(), MAP_BYTES)

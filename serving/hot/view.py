@@ -23,6 +23,7 @@ import lmdb
 
 from thermocline.errors import NotReady
 from thermocline.failpoints import failpoint
+from thermocline.serving.hot.arrived import arrived_by_bucket
 from thermocline.serving.hot.file_version import file_version
 from thermocline.serving.hot.generation import Generation, Meta, decode_meta, reached_end_at
 from thermocline.serving.hot.manifest import MANIFEST, HotManifest, Listed, read_manifest
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam
+    from thermocline.serving.hot.arrived import Arrived
 
 # A generation may be gone between reading the manifest and opening it; each time the manifest has moved on.
 OPENINGS_MAX: Final = 20
@@ -149,11 +151,12 @@ class HotReader:
 class HotView:
     """The hot tier at one moment; to be used in a ``with`` statement, by one thread."""
 
-    __slots__ = ("_extent", "_reader", "_transactions")
+    __slots__ = ("_arrived", "_extent", "_reader", "_transactions")
 
     def __init__(self, reader: HotReader) -> None:
         """Use ``HotReader.view``."""
         self._reader = reader
+        self._arrived: tuple[Seam, Arrived | None] | None = None
 
     def __enter__(self) -> Self:
         self._extent, self._transactions = self._reader.begin()
@@ -218,7 +221,12 @@ class HotView:
         """
         manifest = self._extent.opened.manifest
         merging = merging_of(manifest.definition)
-        return winners_of_bucket(self._reaching(seam), manifest.topics, bucket, seam, merging)
+        reaching = self._reaching(seam)
+        if self._arrived is None or self._arrived[0] is not seam:
+            self._arrived = seam, arrived_by_bucket(reaching, seam)
+        arrived = self._arrived[1]
+        keys = None if arrived is None else arrived.get(bucket, ())
+        return winners_of_bucket(reaching, manifest.topics, bucket, seam, merging, keys)
 
     def is_in_several_partitions(self, bucket: int, keys: Sequence[bytes], seam: Seam) -> bool:
         """Whether one of the rows has records at or beyond the seam in several partitions."""

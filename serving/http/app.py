@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from thermocline import __version__
 from thermocline.errors import (
+    AuditUnavailable,
     BadParameter,
     HotBytesExceeded,
     NotPermitted,
@@ -32,11 +33,11 @@ from thermocline.errors import (
     RowNotFound,
     ServerBusy,
     ThermoclineError,
-    UnknownTable,
 )
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.rules.read_point import READ_AFTER as READ_AFTER_FORM
 from thermocline.serving.access.audit import rows_in
 from thermocline.serving.hot.refused import RefusedRecords
 from thermocline.serving.http.dependencies import (
@@ -74,6 +75,7 @@ from thermocline.serving.http.models import (
 from thermocline.serving.http.noted import noted_in
 from thermocline.serving.http.openapi import (
     ANSWERING,
+    OF_A_TABLE,
     TAKING_A_BODY,
     Documents,
     described,
@@ -137,10 +139,13 @@ _EXTRACT_HEADERS: Final = {
         "schema": {"type": "string"},
     },
 }
+_RECORD: Final = READ_AFTER_FORM.pattern.replace("(", "(?:")
 ReadAfter = Annotated[
     str | None,
     Header(
         alias=READ_AFTER,
+        # One record at least; how many are too many, and which there are, no pattern can say.
+        json_schema_extra={"pattern": f"^ *{_RECORD}( *, *{_RECORD})* *$"},
         description="topic/partition@offset, ...: wait until these records are included, for a limited time.",
     ),
 ]
@@ -267,7 +272,7 @@ async def extract(
     "/v1/tables/{table}/refused",
     summary="Records that {table} can't take, and that are not committed yet",
     response_model=RefusedAnswer,
-    responses=problems(UnknownTable, BadParameter, NotReady),
+    responses=problems(*OF_A_TABLE, BadParameter, NotReady),
 )
 async def refused(caller: Asking, table: AdminTable, query: Annotated[RefusedQuery, Query()]) -> Response:
     """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
@@ -281,7 +286,7 @@ async def refused(caller: Asking, table: AdminTable, query: Annotated[RefusedQue
     "/v1/tables/{table}",
     summary="The definition of {table}",
     response_model=TableBody,
-    responses=problems(UnknownTable, NotReady),
+    responses=problems(*OF_A_TABLE, NotReady),
 )
 async def describe(worker: OfWorker, caller: Asking, table: KnownTable) -> Response:
     """Returns the definition that is stored in the table; to who sees a part of it, key and columns alone."""
@@ -303,7 +308,9 @@ async def livez() -> HealthAnswer:
 
 
 @operations.get(
-    "/readyz", summary="Whether every table that can be served is ready", responses=problems(NotReady)
+    "/readyz",
+    summary="Whether every table that can be served is ready",
+    responses=problems(NotReady, AuditUnavailable),
 )
 async def readyz(worker: OfWorker, caller: Asking) -> HealthAnswer:
     """For a readiness probe: 200 once every table that can be read from the catalog is ready.
@@ -355,7 +362,7 @@ async def status(
     "/metrics",
     summary="Prometheus metrics of all workers",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems()},
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **problems(NotPermitted)},
 )
 async def metrics(worker: OfWorker, caller: Asking) -> Response:
     """For Prometheus."""
@@ -441,7 +448,12 @@ def create_app(
         guard,
         cors_origins=settings.cors_origins,
         tables=definitions,
+<<<<<<< HEAD
         session=session,
+=======
+        connections_max=settings.connections_max,
+        request_seconds_max=settings.request_seconds_max,
+>>>>>>> main
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Path
+from fastapi import APIRouter, Depends, Header
+from fastapi import Path as PathParameter
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import FileResponse, Response, StreamingResponse
 
@@ -20,13 +22,12 @@ from thermocline.errors import (
     NotReady,
     ServerBusy,
     StorageFailed,
-    UnknownTable,
 )
 from thermocline.serving.http.dependencies import Asking, JobsTable, OfWorker
 from thermocline.serving.http.extract_response import READ_POINT
 from thermocline.serving.http.models import ExtractJobBody, ExtractJobCreate, ExtractJobList
-from thermocline.serving.http.openapi import TAKING_A_BODY, problems
-from thermocline.serving.http.requests import JsonRoute
+from thermocline.serving.http.openapi import OF_A_TABLE, TAKING_A_BODY, problems
+from thermocline.serving.http.requests import JsonRoute, header_of
 from thermocline.serving.jobs.files import MANIFEST, FolderFiles
 from thermocline.serving.jobs.job import Job, JobRequest
 from thermocline.serving.jobs.own import OwnJobs
@@ -36,15 +37,28 @@ from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.store.storage import storage_named
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from starlette.types import Receive, Scope, Send
 
     from thermocline.serving.jobs.files import ObjectFiles
     from thermocline.serving.jobs.job import JobFile
 
 JSON: Final = "application/json"
 _JOBS: Final = "/v1/tables/{table}/extracts"
-# What a download goes on with. Any other range is answered with the whole file, as HTTP allows.
-_REST: Final = re.compile(r"bytes=(\d{1,18})-")
+# What a download goes on with, and a reader of Parquet begins with. Any other range, and one of which the
+# file has nothing, is answered with the whole file, as HTTP allows.
+_REST: Final = re.compile(r"bytes=(\d{1,18})-", re.ASCII)
+_PART: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+# A file of a job has the type of its format, but for one that is compressed, and the manifest is JSON.
+_CONTENT: Final = {
+    media_type: {
+        "schema": {"type": "string", "format": "binary"} if media_type != JSON else {"type": "object"}
+    }
+    for media_type in ("application/octet-stream", JSON, *(one.media_type for one in FORMATS.values()))
+}
 
 jobs = APIRouter(route_class=JsonRoute)
 
@@ -56,7 +70,9 @@ async def _store(worker: OfWorker, caller: Asking, table: JobsTable) -> OwnJobs:
 
 
 Store = Annotated[OwnJobs, Depends(_store)]
-JobId = Annotated[str, Path(description="The job's id, as you gave it or as the answer to the start says.")]
+JobId = Annotated[
+    str, PathParameter(description="The job's id, as you gave it or as the answer to the start says.")
+]
 
 
 @jobs.post(
@@ -66,7 +82,7 @@ JobId = Annotated[str, Path(description="The job's id, as you gave it or as the 
     status_code=202,
     response_model=ExtractJobBody,
     responses=problems(
-        UnknownTable,
+        *OF_A_TABLE,
         BadParameter,
         ExtractJobsOff,
         ExtractJobUnusable,
@@ -100,7 +116,7 @@ async def start(
     name="extract_jobs",
     summary="The extract jobs of {table}, oldest first",
     response_model=ExtractJobList,
-    responses=problems(UnknownTable, ExtractJobsOff),
+    responses=problems(*OF_A_TABLE, ExtractJobsOff),
 )
 async def list_jobs(store: Store) -> Response:
     """Lists the jobs that are running or waiting, and those that ended recently."""
@@ -114,7 +130,7 @@ async def list_jobs(store: Store) -> Response:
     name="extract_job",
     summary="The progress of an extract job of {table}, and its files",
     response_model=ExtractJobBody,
-    responses=problems(UnknownTable, ExtractJobsOff, NotFound),
+    responses=problems(*OF_A_TABLE, ExtractJobsOff, NotFound),
 )
 async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     """The files can be read once the job is complete."""
@@ -127,7 +143,7 @@ async def describe_job(store: Store, id: JobId) -> Response:  # noqa: A002
     summary="Cancel an extract job of {table}, and delete its files",
     status_code=202,
     response_model=ExtractJobBody,
-    responses=problems(UnknownTable, ExtractJobsOff, NotFound),
+    responses=problems(*OF_A_TABLE, ExtractJobsOff, NotFound),
 )
 async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     """A job that is waiting or running ends within a moment. If the job is over, its files are deleted."""
@@ -140,15 +156,15 @@ async def cancel(store: Store, id: JobId) -> Response:  # noqa: A002
     summary="A file of a complete extract job of {table}",
     response_class=Response,
     responses={
-        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
-        206: {"description": "The part that Range asks for"},
-        **problems(UnknownTable, ExtractJobsOff, NotFound, StorageFailed),
+        200: {"content": _CONTENT},
+        206: {"description": "The part that Range asks for", "content": _CONTENT},
+        **problems(*OF_A_TABLE, ExtractJobsOff, NotFound, StorageFailed),
     },
 )
 async def file(
     store: Store,
     id: JobId,  # noqa: A002
-    name: Annotated[str, Path(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
+    name: Annotated[str, PathParameter(description=f"The file's name, as the job lists it, or {MANIFEST}.")],
     range: Annotated[str | None, Header()] = None,  # noqa: A002
     if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -162,7 +178,7 @@ async def file(
     if isinstance(files, FolderFiles):
         if not await asyncio.to_thread((files.folder / name).is_file):  # cancelled just now
             raise NotFound.of_job(job.table, f"{id}/{name}")
-        return FileResponse(files.folder / name, headers=headers, media_type=media_type)
+        return _File(files.folder / name, found is not None, headers=headers, media_type=media_type)
     with storage_named(job.table):
         if found is None:
             manifest = await asyncio.to_thread(files.manifest)
@@ -171,6 +187,34 @@ async def file(
             return Response(manifest, headers=headers, media_type=media_type)
         start = _start(range or "") if if_range in (None, headers["ETag"]) else 0
         return await _streamed(files, found, start, headers, media_type)
+
+
+class _File(FileResponse):
+    """A file of a folder, or a part of it. Starlette would answer other ranges with errors that are text."""
+
+    def __init__(self, path: Path, may_be_part: bool, headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(path, headers=headers, media_type=media_type)
+        self._may_be_part = may_be_part  # of JSON it would be none
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers."""
+        self.stat_result = found = await asyncio.to_thread(os.stat, self.path)
+        self.set_stat_headers(found)
+        if not (self._may_be_part and _has_part(header_of(scope, "Range") or "", found.st_size)):
+            others = [field for field in scope["headers"] if field[0] != b"range"]
+            scope = {**scope, "headers": others}
+        await super().__call__(scope, receive, send)
+
+
+def _has_part(wanted: str, size: int) -> bool:
+    """Whether a file of that size has something of a range."""
+    part = _PART.fullmatch(wanted)
+    if part is None:
+        return False
+    first, last = part.groups()
+    if not first:  # as many from its end
+        return int(last or 0) > 0 and size > 0
+    return int(first) < size and (not last or int(last) >= int(first))
 
 
 def _start(wanted: str) -> int:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from thermocline.rules.read_point import ReadPoint
 from thermocline.serving.http.requests import ENTITIES_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from thermocline.serving.jobs.job import ID_FORM
 from thermocline.serving.read.wanted import Wanted
 from thermocline.serving.where.sql import LENGTH_MAX
 
 Offsets = Annotated[
     dict[str, dict[str, int]], Field(description="topic → partition → next offset", title="Offsets")
 ]
+
+
+# Of a job's formats, lines of text alone are compressed.
+_COMPRESSED_TEXT: Final[dict[str, Any]] = {
+    "if": {"properties": {"compression": {"type": "string"}}, "required": ["compression"]},
+    "then": {"properties": {"format": {"enum": ["csv", "jsonl"]}}, "required": ["format"]},
+}
 
 
 class _Strict(BaseModel):
@@ -46,7 +54,6 @@ class ExtractBody(_Strict):
             description="Only rows for which this condition is true. As in SQL, it consists of columns, "
             "values, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS [NOT] NULL.",
             max_length=LENGTH_MAX,
-            examples=["app_id = 7 AND updated_at >= '2026-01-01T00:00:00Z'"],
         ),
     ] = None
     limit: Annotated[int | None, Field(description="At most this many rows, any of them.", ge=0)] = None
@@ -67,9 +74,13 @@ class ExtractBody(_Strict):
 class ExtractJobCreate(_Strict):
     """What an extract as files contains; without a body, the whole table as Parquet."""
 
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_COMPRESSED_TEXT)
     id: Annotated[
         str | None,
-        Field(description="Letters, digits, - and _. Another start with the same id is the same job."),
+        Field(
+            description="Letters, digits, - and _. Another start with the same id is the same job.",
+            json_schema_extra={"pattern": f"^{ID_FORM.pattern}$"},
+        ),
     ] = None
     columns: list[str] | None = None
     where: Annotated[str | None, Field(description="As in an extract.", max_length=LENGTH_MAX)] = None

@@ -13,12 +13,15 @@ from fastapi.openapi.utils import get_openapi
 
 from thermocline.bounded import Bounded
 from thermocline.errors import (
+    AuditUnavailable,
     BadParameter,
     BadRequest,
     InternalError,
     NotPermitted,
     NotReady,
     ReadAfterTimeout,
+    TooManyRequests,
+    Unauthenticated,
     UnknownTable,
 )
 from thermocline.rules.definition import PROVENANCE
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-ANSWERING: Final = (UnknownTable, BadParameter, NotReady, ReadAfterTimeout)
+OF_A_TABLE: Final = (UnknownTable, NotPermitted, AuditUnavailable)
+"""The errors of every request for a table."""
+ANSWERING: Final = (*OF_A_TABLE, BadParameter, NotReady, ReadAfterTimeout)
 """The errors of every read of a table."""
 TAKING_A_BODY: Final = (413, 415)
 """The statuses of a bad request that every request with a body may be."""
@@ -53,14 +58,16 @@ _ACTIONS: Final[Mapping[str, Iterable[Action]]] = {
     _EXTRACT: (Action.EXTRACT, Action.CHANGES),
     _REFUSED: (Action.ADMIN,),
 }
+_WITH_COLUMNS: Final = {_EXTRACT: "ExtractBody", _JOBS: "ExtractJobCreate"}
+"""The bodies that name columns, by path."""
 _DOCUMENTS_BYTES_MAX: Final = 16 << 20
 """Of a table, a document takes some tens of kilobytes."""
 
 
 def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[int | str, Document]:
     """The answers by status that are errors: these, those of every endpoint, and bad requests."""
-    codes: dict[int, list[str]] = {status: [BadRequest.code] for status in (*bad, 405)}
-    every: tuple[type[ThermoclineError], ...] = (*errors, InternalError)
+    codes: dict[int, list[str]] = {status: [BadRequest.code] for status in (400, *bad, 405, 431)}
+    every: tuple[type[ThermoclineError], ...] = (*errors, Unauthenticated, TooManyRequests, InternalError)
     for error in every:
         codes.setdefault(error.http_status, []).append(error.code)
     by_status = sorted(codes.items())
@@ -160,11 +167,14 @@ def _of_table(generic: Document, path: str, label: str, definition: LiveTable, s
     operation["operationId"] += f"_{label}"
     operation["summary"] = generic["summary"].replace("{table}", name)
     operation["tags"] = [name]
-    operation["parameters"] = [one for one in generic.get("parameters", ()) if one["name"] != "table"]
+    parameters = [one for one in operation.get("parameters", ()) if one["name"] != "table"]
+    operation["parameters"] = [{**one, "schema": _given(one["schema"])} for one in parameters]
 
     def specialise(content: Document, base: str, properties: Document) -> None:
         schemas[f"{label}_{base}"] = _with(schemas[base], properties)
-        content["content"]["application/json"]["schema"] = _reference(f"{label}_{base}")
+        media = content["content"]["application/json"]
+        own = _reference(f"{label}_{base}")
+        media["schema"] = {"anyOf": [own, {"type": "null"}]} if "anyOf" in media["schema"] else own
 
     rows = {"type": "array", "items": _reference(f"{label}_Row")}
     if path == _ROWS:
@@ -178,12 +188,22 @@ def _of_table(generic: Document, path: str, label: str, definition: LiveTable, s
         schemas[f"{label}_Entity"] = {**_object(_keys(definition)), "required": list(definition.entity)}
         entities = {"type": "array", "items": _reference(f"{label}_Entity"), "maxItems": ENTITIES_MAX}
         specialise(operation["requestBody"], "BatchBody", {"entities": entities})
-    if path == _EXTRACT:
+    if "requestBody" in operation and path in _WITH_COLUMNS:
         names = [*(column.name for column in definition.columns), *PROVENANCE]
         items = {"type": "string", "enum": names}
         columns = {"type": ["array", "null"], "minItems": 1, "uniqueItems": True, "items": items}
-        specialise(operation["requestBody"], "ExtractBody", {"columns": columns})
+        base = _WITH_COLUMNS[path]
+        where = {**schemas[base]["properties"]["where"], "examples": [f'"{names[0]}" IS NOT NULL']}
+        specialise(operation["requestBody"], base, {"columns": columns, "where": where})
     return operation
+
+
+def _given(schema: Document) -> Document:
+    """The schema of a parameter that is given: left out, it is null in Python alone."""
+    match schema:
+        case {"anyOf": [dict(given), {"type": "null"}]}:
+            return {**given, **{name: value for name, value in schema.items() if name != "anyOf"}}
+    return schema
 
 
 def _with(schema: Document, properties: Document) -> Document:

@@ -41,6 +41,7 @@ from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
 from thermocline.serving.http.guard import ALLOWANCE, OPEN, Allowance, Guard
 from thermocline.serving.http.noted import NOTED, VERBS, Noted
+from thermocline.serving.http.open_connections import OpenConnections
 from thermocline.serving.http.pages import guarded
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
 from thermocline.serving.http.site.session import Session, is_open, is_page
@@ -48,6 +49,7 @@ from thermocline.serving.http.site.sign_in import CREDENTIALS, sign_in_page
 from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
+from thermocline.settings.model import CONNECTIONS_MAX, REQUEST_SECONDS_MAX
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
@@ -165,10 +167,17 @@ class Requests:
         guard: Guard = OPEN,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
+<<<<<<< HEAD
         session: Session | None = None,
+=======
+        connections_max: int = CONNECTIONS_MAX,
+        request_seconds_max: float = REQUEST_SECONDS_MAX,
+>>>>>>> main
     ) -> None:
         self._session = session
         self.api = api
+        self.open_connections = OpenConnections(connections_max)
+        self.request_seconds_max = request_seconds_max
         self.connections = guard.connections
         self._audit = guard.audit
         self._known_rows = known_rows
@@ -350,6 +359,8 @@ class Requests:
         _answers_of("", "unknown", "unknown", str(error.status)).inc()
         body = msgspec.json.encode(_problem(error, ""))
         lines = _REFUSED_LINES % (len(body), PROBLEM_TYPE.encode(), _request_id(None).encode())
+        if error.is_retryable:
+            lines += b"retry-after: %d\r\n" % _retry_after_seconds(error)
         return error.status, lines, body
 
 

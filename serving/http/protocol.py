@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from thermocline.errors import BadRequest
+from thermocline.errors import BadRequest, TooManyConnections
 from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.problems import PEER, Requests
 from thermocline.serving.read.caller import Credentials
@@ -42,9 +42,9 @@ HEAD_END: Final = b"\r\n\r\n"
 HEAD_BYTES_MAX: Final = 8_192
 # The parser has no bound of its own; proxies and servers allow 8 to 64 kB.
 LONGEST_HEAD_BYTES: Final = 65_536
-# From the connection, or a request's first byte, to its last: no body is larger than a batch.
-REQUEST_SECONDS_MAX: Final = 60.0
 HEADERS_KEPT_MAX: Final = 256
+# Some two hundred requests, if they are the shortest that there are: parsed within some milliseconds.
+FED_BYTES_MAX: Final = 4_096
 
 # By these headers a request may want something else than its rows as they are known now: it has a body, wants
 # the connection to be closed or to become another one, comes from a web page, or waits for records.
@@ -82,8 +82,10 @@ class LookupProtocol(HttpToolsProtocol):
         self._is_within_request = False
         self._is_within_head = False
         self._head_bytes = 0
+        self._unfed = b""
+        self._answering: RequestResponseCycle | None = None
         self._awaited: TimerHandle | None = None
-        self._answered_at = 0.0
+        self.answered_at = 0.0
         self._default_headers: tuple[object, bytes] = None, b""
         self._peer = Peer()
         self._said: _PlainHeaders | None = None
@@ -94,16 +96,28 @@ class LookupProtocol(HttpToolsProtocol):
         """Somebody came, and is to ask for something soon."""
         super().connection_made(transport)
         self._peer = self._state[PEER] = self._requests.connections.peer(transport)
-        self._await_request()
+        if self._requests.open_connections.is_taken(self, self.loop.time()):
+            self._await_request()
+        else:
+            self._refuse(TooManyConnections(connections_max=self._requests.open_connections.count_max))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They left."""
         self._await_no_more()
-        super().connection_lost(exc)
+        self._requests.open_connections.forget(self)
+        self.pipeline.clear()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True  # safety: answered-cycle-told
+            self._answering.message_event.set()
+        super().connection_lost(exc)  # which tells the newest request alone
 
     def data_received(self, data: bytes) -> None:
         """Answers what it can at once, as many requests as came; leaves the rest to uvicorn."""
         if self._last_answer is not None:
+            return
+        if self._unfed:
+            self._unfed += data  # uvicorn reads on after each answer
+            self.flow.pause_reading()
             return
         while data and self._is_free():
             length = data.find(HEAD_END, 0, HEAD_BYTES_MAX) + len(HEAD_END)  # of a part, too few to be plain
@@ -113,10 +127,30 @@ class LookupProtocol(HttpToolsProtocol):
             self.transport.write(answer)
             self._note_answered()
             data = data[length:]
-        if data and self._has_room_for(data):
-            super().data_received(data)
-            if self.timeout_keep_alive_task is None and self._awaited is None and self._is_idle():
+        if data:
+            self._feed(data)
+            if self.timeout_keep_alive_task is None and self._awaited is None and self._is_at_rest():
                 self._look_again_after(self.timeout_keep_alive)  # a blank line, which ended uvicorn's timer
+
+    def _feed(self, data: bytes) -> None:
+        """Hands what came to uvicorn's parser, and keeps what comes after requests that have to wait.
+
+        All that a read brings could be thousands of requests, and nobody else is answered while it is parsed.
+        """
+        fed = 0
+        while fed < len(data) and not self.pipeline and self._last_answer is None:  # safety: fed-in-parts
+            part = data[fed : fed + FED_BYTES_MAX]
+            fed += len(part)
+            if self._has_room_for(part):
+                super().data_received(part)
+        self._unfed = data[fed:]
+        if self._unfed:
+            self.flow.pause_reading()
+
+    def _feed_again(self) -> None:
+        if self._unfed and not self.transport.is_closing():
+            data, self._unfed = self._unfed, b""
+            self.data_received(data)
 
     def on_message_begin(self) -> None:
         """A request's first byte."""
@@ -138,12 +172,19 @@ class LookupProtocol(HttpToolsProtocol):
         if not _is_pending(self.cycle):  # it was answered before its body came, which ended uvicorn's timer
             self._await_request()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_response_complete(self) -> None:
         """An answer's last byte; if the connection is to end, and no other answer is due, it ends."""
         is_last = not self.pipeline
+        self.answered_at = self.loop.time()
         super().on_response_complete()
         if is_last and self._last_answer is not None:
             self._end_with(self._last_answer)
+        elif is_last and self._unfed:
+            self.loop.call_soon(self._feed_again)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's words, as plain text
         """The parser can't read on: the error comes after the answers that are due."""
@@ -151,7 +192,7 @@ class LookupProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """Closes a connection that was idle for long enough; one that was not, when it will have been."""
-        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        left = self.answered_at + self.timeout_keep_alive - self.loop.time()
         if left > 0:
             self._look_again_after(left)
         else:
@@ -162,7 +203,7 @@ class LookupProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self._awaited is not None:
             self._await_no_more()
-        self._answered_at = self.loop.time()
+        self.answered_at = self.loop.time()
         if self.timeout_keep_alive_task is None and not self.transport.is_closing():
             self._look_again_after(self.timeout_keep_alive)
 
@@ -205,7 +246,7 @@ class LookupProtocol(HttpToolsProtocol):
 
     def _await_request(self) -> None:
         self._await_no_more()
-        self._awaited = self.loop.call_later(REQUEST_SECONDS_MAX, self.transport.close)
+        self._awaited = self.loop.call_later(self._requests.request_seconds_max, self.transport.close)
 
     def _await_no_more(self) -> None:
         if self._awaited is not None:
@@ -227,7 +268,16 @@ class LookupProtocol(HttpToolsProtocol):
             or self._is_at_limit()  # safety: direct-limit
         )
 
-    def _is_idle(self) -> bool:
+    def close_idle(self) -> None:
+        """Ends the connection, on which nothing is being answered; what of a request came is dropped."""
+        self._await_no_more()
+        self.transport.close()
+
+    def is_idle(self) -> bool:
+        """Whether nothing is being answered."""
+        return not _is_pending(self.cycle) or (self._is_within_request and not self.pipeline)
+
+    def _is_at_rest(self) -> bool:
         return not (self._is_within_request or _is_pending(self.cycle) or self.transport.is_closing())
 
     def _is_at_limit(self) -> bool:

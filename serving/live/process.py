@@ -20,6 +20,7 @@ from thermocline.serving.read.tables import open_tables
 from thermocline.serving.store.layout import own_name
 from thermocline.serving.tail.refreshing import pause_between, refresh_until
 from thermocline.settings import PassThrough
+from thermocline.upsert.probe import keep_group_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,8 @@ __all__ = ["run_live"]
 
 REFRESH_SECONDS: Final = 0.1
 """As API workers look for new snapshots."""
+KEYS_BYTES_MAX: Final = 64 << 20
+"""Kept of the keys of the tables' large files: of two million rows with keys of 20 bytes."""
 TEND_SECONDS: Final = 10.0
 """Files are removed so often, a thousand at most."""
 STOP_SECONDS: Final = 2.0
@@ -47,6 +50,7 @@ def run_live(
     settings: Settings, definitions: Mapping[str, LiveTable], path: Path, stop: threading.Event
 ) -> None:
     """Answer the workers at a socket of that path until told to stop."""
+    keep_group_keys(KEYS_BYTES_MAX)
     makers = {served.name: _maker(settings, served) for served in open_tables(settings, definitions)}
 
     def answer(asked: Asked) -> Loaded:

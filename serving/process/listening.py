@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl as tls
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,11 @@ __all__ = ["EventLoop", "WorkerServer", "config_of"]
 
 # Connections that wait to be accepted; a burst of clients, not a queue of requests.
 BACKLOG: Final = 2_048
+_OF_CLIENTS: Final = (
+    "Invalid HTTP request received.",
+    "Unsupported upgrade request.",
+    "No supported WebSocket library detected.",
+)
 
 
 def config_of(app: Requests, certificates: Certificates | None) -> uvicorn.Config:
@@ -45,6 +51,14 @@ def config_of(app: Requests, certificates: Certificates | None) -> uvicorn.Confi
     )
 
 
+def _is_ours_to_know(record: logging.LogRecord) -> bool:
+    """Whether a line is no client's mistake: whoever reaches the port could fill the log with these.
+
+    The metric of requests counts them.
+    """
+    return not record.msg.startswith(_OF_CLIENTS)
+
+
 class WorkerServer(uvicorn.Server):
     """Calls ``on_listening`` once it listens, and takes up new certificates from then on."""
 
@@ -52,6 +66,7 @@ class WorkerServer(uvicorn.Server):
         self, app: Requests, certificates: Certificates | None, on_listening: Callable[[], object]
     ) -> None:
         super().__init__(config_of(app, certificates))
+        logging.getLogger("uvicorn.error").addFilter(_is_ours_to_know)
         self._certificates = certificates
         self._on_listening = on_listening
         self._following: asyncio.Task[None] | None = None

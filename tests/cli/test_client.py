@@ -104,6 +104,7 @@ def test_a_change_that_would_make_the_file_invalid_changes_nothing(client: Comma
     for words in (("--verb", "drop"), ("--verb", "catalog", "--scope", "app_id=7")):
         refused = client("create", "other", "--table", "profiles", *words, code=ExitCode.USAGE)
         assert refused["code"] == "config-invalid"
+        assert f"in {client.file} has" in json.dumps(refused)  # and no file that is gone by now
     assert client("create", "other", "--verb", "lookup", code=ExitCode.USAGE)["code"] == "bad-parameter"
     assert client.file.read_text() == before
     assert [path.name for path in client.file.parent.iterdir() if path.name.startswith(".clients")] == [
@@ -133,10 +134,75 @@ def test_check_says_what_a_client_may_do_and_why(client: Commands) -> None:
     assert client("check", "ops", "profiles")["why"].startswith('[clients.ops.tables."*"] in ')
     client("create", "none", "--table", "others")
     assert client("check", "none", "profiles", code=ExitCode.BAD_ANSWER)["verbs"] == []
-    for words in (("--column", "phone"), ("--scope", "plan_id=7"), ("--scope", "app_id=seven")):
-        client("create", "misfit", "--table", "profiles", *words)
-        assert client("check", "misfit", "profiles", code=ExitCode.BAD_ANSWER)["problem"]
-        client("revoke", "misfit")
+    for name, words in (
+        ("a", ("--column", "phone")),
+        ("b", ("--scope", "plan_id=7")),
+        ("c", ("--scope", "app_id=seven")),
+    ):
+        made = client("create", name, "--table", "profiles", *words)
+        problem = client("check", name, "profiles", code=ExitCode.BAD_ANSWER)["problem"]
+        assert problem
+        assert made["problems"] == {"profiles": problem}
+
+
+def test_a_table_that_is_not_configured_is_named_when_it_is_granted(client: Commands) -> None:
+    made = client("create", "billing", "--table", "profile", "--table", "*")
+    assert made["problems"] == {"profile": "no such table is configured; configured: profiles"}
+
+
+def test_a_verb_that_is_added_gives_no_rows_or_columns_besides(client: Commands) -> None:
+    scoped = ("--table", "profiles", "--scope", "app_id=7", "--column", "plan")
+    client("create", "billing", *scoped)
+    client("create", "billing", "--table", "profiles", "--verb", "changes")
+    kept = {"verbs": ["changes"], "columns": ["plan"], "scope": {"app_id": "7"}}
+    assert tomllib.loads(client.file.read_text())["clients"]["billing"]["tables"]["profiles"] == kept
+    client("grant", "billing", "--table", "profiles", "--verb", "lookup", "--verb", "changes")
+    assert client("list")["clients"]["billing"]["tables"] == {
+        "profiles": kept | {"verbs": ["lookup", "changes"]}
+    }
+
+
+def test_a_grant_changes_with_both_keys_in_use_and_makes_none(client: Commands) -> None:
+    keys = [client("create", "billing", "--table", "profiles", "--scope", "app_id=7") for _ in range(2)]
+    client("grant", "billing", "--table", "profiles", "--scope", "app_id=8", "--column", "plan")
+    listed = client("list")["clients"]["billing"]
+    assert [one["id"] for one in listed["keys"]] == [one["id"] for one in keys]
+    assert listed["tables"]["profiles"] == {
+        "verbs": ["lookup", "extract"],
+        "columns": ["plan"],
+        "scope": {"app_id": "8"},
+    }
+    client("grant", "billing", "--table", "profiles", "--all-rows", "--all-columns")
+    (found,) = client("list")["clients"]["billing"]["tables"].values()
+    assert found == {"verbs": ["lookup", "extract"], "columns": None, "scope": {}}
+
+
+def test_a_grant_of_the_key_alone_stays_one(client: Commands) -> None:
+    client("create", "billing", "--table", "profiles")
+    client.file.write_text(client.file.read_text().replace("verbs =", "columns = []\nverbs ="))
+    client("grant", "billing", "--table", "profiles", "--verb", "lookup")
+    assert client("list")["clients"]["billing"]["tables"]["profiles"]["columns"] == []
+
+
+def test_a_grant_that_contradicts_itself_or_is_for_nobody_is_refused(client: Commands) -> None:
+    client("create", "billing", "--table", "profiles", "--scope", "app_id=7")
+    before = client.file.read_text()
+    for words in (
+        ("billing", "--all-rows", "--scope", "app_id=8"),
+        ("billing", "--all-columns", "--column", "plan"),
+        ("biling", "--all-rows"),
+    ):
+        refused = client("grant", *words, "--table", "profiles", code=ExitCode.USAGE)
+        assert refused["code"] == "bad-parameter"
+    assert client.file.read_text() == before
+
+
+def test_a_list_shows_which_part_of_a_table_each_client_sees(
+    client: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client("create", "billing", "--table", "profiles", "--scope", "app_id=7", "--column", "plan")
+    assert cli.run(["--config", str(client.config), "client", "list"]) == ExitCode.DONE
+    assert "profiles (app_id = 7; columns plan): lookup, extract" in capsys.readouterr().out
 
 
 def test_without_a_clients_file_it_is_said_which_setting_is_missing(

@@ -19,7 +19,7 @@ from thermocline.cli.server_access import access_errors, server_access
 from thermocline.cli.server_answers import Client
 from thermocline.client import Retries
 from thermocline.client.blocking import Connection
-from thermocline.errors import BadParameter, ServerUnreachable
+from thermocline.errors import BadParameter, ServerUnreachable, Unauthenticated
 from thermocline.process.tls import server_context
 from thermocline.settings import ServingSettings, load_settings
 from thermocline.settings.environment import OTHER_VARIABLES
@@ -186,3 +186,54 @@ def test_the_variables_are_no_settings() -> None:
     }
     assert len(names) == 6
     assert names <= OTHER_VARIABLES
+
+
+def test_what_is_wrong_with_a_connection_is_said_with_what_to_do(
+    server: Asked, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = server.server_address[1]
+
+    def next_of(url: str) -> str:
+        with pytest.raises(ServerUnreachable) as found, Client(url, retries=ONCE) as asking:
+            asking.lookup("t", {"id": "1"})
+        return found.value.next
+
+    assert next_of(f"https://localhost:{port}").startswith("export THERMOCLINE_CA_FILE=")
+    assert next_of("https://localhost:1").startswith("thermocline serve ")
+    monkeypatch.setenv("THERMOCLINE_CA_FILE", str(authority.file))
+    assert next_of(f"https://127.0.0.1:{port}") == "ask by a name that is in the server's certificate"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        facts = {"detail": "no credentials came", "keys_awaited": False}
+        problem = Unauthenticated(detail="no credentials came").to_problem(self.path)
+        content = json.dumps(problem | {"facts": facts}).encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_status_says_that_the_server_wants_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thermocline.toml").write_text(
+        """
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[catalog]
+uri = "sqlite:///none/catalog.db"
+warehouse = "warehouse"
+"""
+    )
+    monkeypatch.chdir(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever).start()
+        entry.run(["status", "--json", "--url", f"http://127.0.0.1:{server.server_address[1]}"])
+        server.shutdown()
+    error = json.loads(capsys.readouterr().out)["server"]["error"]
+    assert error["code"] == "unauthenticated"
+    assert error["next"].startswith("export THERMOCLINE_KEY=")

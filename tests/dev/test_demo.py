@@ -205,10 +205,12 @@ def test_a_program_is_called_as_it_can_be_typed_here(
 def test_the_commands_to_go_on_with_take_a_path_with_spaces(tmp_path: Path) -> None:
     config = tmp_path / "a folder" / "thermocline.toml"
     site: Any = SimpleNamespace(
-        stack=SimpleNamespace(config_path=config, url="http://127.0.0.1:1", trino=None)
+        stack=SimpleNamespace(config_path=config, folder=config.parent, url="http://127.0.0.1:1", trino=None)
     )
     commands = [shlex.split(line) for line in how_to_go_on(site).splitlines() if "thermocline --" in line]
     assert [words[1:3] for words in commands] == [["--config", str(config)]] * 4
+    (exported,) = [shlex.split(line) for line in how_to_go_on(site).splitlines() if "export " in line]
+    assert exported == ["export", f"THERMOCLINE_KEY_FILE={config.with_name('key')}"]
 
 
 def test_the_query_that_is_printed_for_a_shell_reaches_trino_as_it_is(

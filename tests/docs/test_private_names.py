@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("cli", "client", "dev", "ingest", "maintenance", "serving", "thermocline", "verify", "views")
+PRODUCT = (
+    *("cli", "client", "dev", "doctor", "ingest", "maintenance"),
+    *("serving", "thermocline", "verify", "views"),
+)
 TESTS = ("tests", "benchmarks")
 NOT_OURS = {"_jvm", "_replace"}  # PySpark's and namedtuple's, which have no other name
 PATCHES = {"setattr", "delattr", "getattr", "watch"}  # they take a name as a string

@@ -227,7 +227,7 @@ def test_every_kind_of_process_has_its_points() -> None:
 
 def reached_in_the_code() -> Iterator[tuple[str, str, Form]]:
     """Each call of a failpoint: its name, the file, the form."""
-    for room in ("thermocline", "cli", "ingest", "maintenance", "serving", "verify", "views"):
+    for room in ("thermocline", "cli", "doctor", "ingest", "maintenance", "serving", "verify", "views"):
         for path in sorted((ROOT / room).rglob("*.py")):
             if path == ROOT / "thermocline" / "failpoints.py":
                 continue

@@ -63,7 +63,8 @@ def test_the_wheel_has_one_package_with_every_room_and_nothing_for_developers(
     files = [name for name in product.namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in files} == {"thermocline"}
     rooms = {name.split("/")[1] for name in files if name.count("/") > 1}
-    assert {"cli", "client", "ingest", "maintenance", "rules", "serving", "verify", "views"} <= rooms
+    assert {"cli", "client", "doctor", "ingest", "maintenance", "rules"} <= rooms
+    assert {"serving", "verify", "views"} <= rooms
     assert "dev" not in rooms
     assert {
         "thermocline/py.typed",

@@ -296,3 +296,13 @@ def test_a_compiler_that_says_nothing_holds_back(
     assert "protoc did not come to an end" in held.value.cause
     monkeypatch.undo()
     assert not registry.of(36).problem
+
+
+def test_the_newest_schema_of_a_subject_is_known_by_its_id(
+    server: RegistryServer, registry: SchemaRegistry
+) -> None:
+    server.schemas["/subjects/a%2Fb-value/versions/latest"] = {"id": 7, "schema": "{}"}
+    assert (registry.latest("a/b-value"), registry.latest("other-value")) == (7, None)
+    server.schemas["/subjects/odd/versions/latest"] = {"schema": "{}"}
+    with pytest.raises(RegistryUnreachable):
+        registry.latest("odd")

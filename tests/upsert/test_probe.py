@@ -95,6 +95,21 @@ def rows(first: int, end: int, value: str = "gold") -> list[Record]:
     return [(number, key_of(number), value) for number in range(first, end)]
 
 
+def test_row_groups_whose_keys_are_kept_are_not_read_again(
+    table: OneBucketTable, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: keys of a large file that are kept stand where they would if they were read. Method: probes."""
+    table.upsert(rows(0, 40 * ROW_GROUP_ROWS))
+    (file,) = table.files[0]
+    Worker(monkeypatch).enter()
+    late, early, other = 20 * ROW_GROUP_ROWS + 5, 3 * ROW_GROUP_ROWS + 7, 9 * ROW_GROUP_ROWS
+    assert probed(table, key_of(late)) == {file.path: [late]}
+    assert probed(table, *(key_of(one) for one in (early, other, late))) == {file.path: [early, other, late]}
+    assert probed(table, key_of(early + 1), key_of(late - 1)) == {file.path: [early + 1, late - 1]}
+    read = [group for groups, _ in reads.calls for group in groups or ()]
+    assert sorted(read) == sorted(set(read)), "a row group was read twice"
+
+
 def test_row_groups_that_cannot_hold_a_key_of_the_batch_are_not_read(
     table: OneBucketTable, reads: Reads
 ) -> None:

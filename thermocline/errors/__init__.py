@@ -10,6 +10,7 @@ from __future__ import annotations
 from thermocline.errors.audit import AuditUnavailable
 from thermocline.errors.configuration import (
     AlterationRefused,
+    ConfigExists,
     ConfigInvalid,
     ConfigurationError,
     DefinitionDiffers,
@@ -18,8 +19,9 @@ from thermocline.errors.configuration import (
     PortTaken,
     PurgeRefused,
     StateDirUnusable,
+    TopicUnrecognised,
 )
-from thermocline.errors.http import BadRequest
+from thermocline.errors.http import BadRequest, TooManyConnections
 from thermocline.errors.jobs import (
     ExtractJobsOff,
     ExtractJobUnusable,
@@ -110,6 +112,7 @@ __all__ = [
     "CatalogUnreachable",
     "CommitRejected",
     "CommitUnknown",
+    "ConfigExists",
     "ConfigInvalid",
     "ConfigurationError",
     "DeadLetterRefused",
@@ -160,10 +163,12 @@ __all__ = [
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",
+    "TooManyConnections",
     "TooManyRequests",
     "TopicCompacted",
     "TopicForbidden",
     "TopicMissing",
+    "TopicUnrecognised",
     "TransactionOpen",
     "TrinoRefused",
     "TrinoUnreachable",

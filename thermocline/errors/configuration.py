@@ -48,6 +48,51 @@ class ConfigInvalid(Listing, ConfigurationError):
     problems: tuple[str, ...]
 
 
+class ConfigExists(ConfigurationError):
+    """There is a configuration already, and it is not written over.
+
+    `thermocline init` writes a configuration where there is none. To one that is there, it only adds the
+    table of a topic that is named: everything else in the file stays as it is, to the last byte. Its brokers,
+    registry and catalog are used, so options that say other ones are refused, and so is a name that a table
+    has already.
+
+    Nothing was changed.
+    """
+
+    code = "config-exists"
+    http_status = 409
+    _what = "{path} exists: {detail}."
+    _state = "nothing was changed."
+    _next = "{command}"
+
+    path: str
+    detail: str
+    command: str
+
+
+class TopicUnrecognised(ConfigurationError):
+    """No definition can be proposed for the topic.
+
+    `thermocline init` looks at a topic's oldest and newest records, and proposes a definition that reads
+    them. It proposes none where nothing tells what a row is: the topic is empty and no registry has its
+    schemas, records name schemas that are not known, keys are of types that no key can have, or values are
+    events of a kind that is not read.
+
+    Nothing was written, and nothing was changed on the broker. Do what the error says, or write the
+    definition by hand: docs/formats/README.md has an example of each format.
+    """
+
+    code = "topic-unrecognised"
+    http_status = 409
+    _what = "no definition can be proposed for the topic {topic}: {detail}."
+    _state = "nothing was written."
+    _next = "{remedy}"
+
+    topic: str
+    detail: str
+    remedy: str
+
+
 class DefinitionDiffers(Listing, ConfigurationError):
     """The configuration differs from the definition stored in the table.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from thermocline.errors.request import RequestError
+from thermocline.errors.root import ExitCode
 
 
 class BadRequest(RequestError):
@@ -109,3 +110,25 @@ class BadRequest(RequestError):
             problem=f'none of the formats in "{accept}" is supported',
             correction=f"ask for one of: {', '.join(offered)}",
         )
+
+
+class TooManyConnections(RequestError):
+    """The API process has as many connections as it may have, and answers requests on all of them.
+
+    Otherwise, the connection that has asked for nothing for longest would have been closed, without a word:
+    the Python client, and any that keeps connections, then makes another one. A request has to come whole
+    within a minute, so connections don't stay without asking for anything.
+
+    Nothing was read. Ask again in a moment. If it keeps happening, raise serving.connections_max or
+    serving.workers, and see who has so many connections (`ss -tn`).
+    """
+
+    code = "too-many-connections"
+    http_status = 503
+    exit_code = ExitCode.UNAVAILABLE
+    retryable = True
+    _what = "the server answers requests on {connections_max} connections already, as many as it may have."
+    _state = "nothing was read."
+    _next = "ask again in a moment; if it keeps happening, raise serving.connections_max"
+
+    connections_max: int

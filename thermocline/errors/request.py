@@ -72,11 +72,20 @@ class Unauthenticated(RequestError):
     code = "unauthenticated"
     http_status = 401
     _what = "the server does not know who asks: {detail}"
-    _next = "thermocline client list      (where the server runs: which keys there are)"
+    _next = (
+        "export THERMOCLINE_KEY=KEY      (thermocline client list, where the server runs, says which count)"
+    )
 
     detail: str
     keys_awaited: bool = False
     """Whether it may know soon: it has not read the keys yet that the token's issuer signs with."""
+
+    def to_problem(self, instance: str) -> dict[str, object]:
+        """As of any error; what to do next is said to somebody who asks over HTTP."""
+        advice = (
+            'send "Authorization: Bearer KEY"; thermocline client list, where the server runs, lists keys'
+        )
+        return {**super().to_problem(instance), "next": advice}
 
     @property
     def is_retryable(self) -> bool:
@@ -393,8 +402,9 @@ class ServerUnreachable(RequestError):
     extract job have plain names (bucket-00000.parquet); a server that names one with a slash or a leading dot
     is none of ours, and nothing is written for it.
 
-    No data was touched. Check the URL and who answers there. Start a server with `thermocline serve`, or
-    leave --url out: the command then reads the table and the log itself.
+    No data was touched. Check the URL and who answers there. A server with a certificate is asked by https,
+    by a name in its certificate, and THERMOCLINE_CA_FILE names the certificate of who signed it. Start a
+    server with `thermocline serve`, or leave --url out: the command then reads the table and the log itself.
     """
 
     code = "server-unreachable"
@@ -403,10 +413,20 @@ class ServerUnreachable(RequestError):
     retryable = True
     _what = "no Thermocline server answers at {url}."
     _cause = "{detail}"
-    _next = "thermocline serve      (or leave --url out)"
+    _next = "{_correction}"
 
     url: str
     detail: str
+
+    @property
+    def _correction(self) -> str:
+        if "Hostname mismatch" in self.detail or "IP address mismatch" in self.detail:
+            return "ask by a name that is in the server's certificate"
+        if "CERTIFICATE_VERIFY_FAILED" in self.detail:
+            return "export THERMOCLINE_CA_FILE=ca.pem      (the certificate of who signed the server's)"
+        if self.url.startswith("http:") and "disconnected without" in self.detail:
+            return "ask by https, if the server has a certificate"
+        return "thermocline serve      (or leave --url out)"
 
     def __post_init__(self) -> None:
         self.url, self.detail = mask_password(self.url), mask_password(self.detail)

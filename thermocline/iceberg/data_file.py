@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from thermocline.rules.definition import KEY
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
 
     from thermocline.rules.definition import LiveTable
 
@@ -89,7 +91,7 @@ class DataFileWriter:
         self._part = part
         self._path = path
         self._definition = definition
-        self._schema = definition.iceberg_schema()
+        self._schema = _iceberg_schema(definition)
         self._sink = new_file(io, path)
         self._parquet: pq.ParquetWriter | None = None
         self._first_keys: list[bytes] = []
@@ -184,6 +186,11 @@ class DataFileWriter:
             self._part,
             self._tombstones.positions.serialize() if self._tombstones.positions else b"",
         )
+
+
+@lru_cache(maxsize=16)  # of a few tables: making one takes as long as writing a small file
+def _iceberg_schema(definition: LiveTable) -> Schema:
+    return definition.iceberg_schema()
 
 
 def _scalars(field: NestedField, values: pa.ChunkedArray) -> Iterator[tuple[NestedField, pa.ChunkedArray]]:

@@ -10,17 +10,14 @@ Source: the Iceberg table specification, "Manifests", "Manifest Lists", "Sequenc
 
 from __future__ import annotations
 
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io import OutputFile
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
@@ -39,6 +36,7 @@ from pyiceberg.typedef import Record
 
 from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failstep
+from thermocline.iceberg.avro import AvroForm
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
 from thermocline.iceberg.files import deleted_on_error, new_file
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID, live_entries, manifests_of, referenced_file
@@ -56,8 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LaidOver", "NewSnapshot", "SnapshotWriter", "write_files"]
 
-_CODEC: Final = "null"
-"""A manifest lives for minutes and has few entries: packing it would take longer than sending it."""
 _WRITES_AT_ONCE: Final = 8
 """On an object store each takes the time of an answer, whatever its size."""
 _RECORDS: Final[TableVersion] = 3
@@ -123,6 +119,7 @@ class SnapshotWriter:
         self._specs = bucket_specs(metadata.partition_specs)
         self._manifests: list[ManifestFile] = list(manifests_of(io, below.manifest_list))
         self._deletes: dict[str, list[tuple[str | None, ManifestEntry]]] = {}
+        self._forms: dict[tuple[int, ManifestContent], _Form] = {}
 
     def snapshot(self, folder: str, snapshot_id: int, over: LaidOver) -> NewSnapshot:
         """The manifests and the list of a snapshot in a folder; nothing of what was there before.
@@ -168,7 +165,11 @@ class SnapshotWriter:
             yield self._specs[count], some
 
     def _form(self, spec: PartitionSpec, content: ManifestContent) -> _Form:
-        return _Form(self._version, self._schema, spec, content)
+        form = self._forms.get((spec.spec_id, content))
+        if form is None:
+            form = _Form(self._version, self._schema, spec, content)
+            self._forms[spec.spec_id, content] = form
+        return form
 
     def _kept_deletes(self, done: _Writing, replaced: Iterable[str]) -> Iterator[ManifestFile]:
         """The manifests of deletes below, of which those of the ``replaced`` data files are left out."""
@@ -196,42 +197,30 @@ class SnapshotWriter:
         return listed
 
 
-@dataclass(frozen=True, slots=True)
 class _Form:
-    """What a manifest says of all its entries."""
+    """What manifests of one partition spec and content have in common."""
 
-    version: TableVersion
-    schema: Schema
-    spec: PartitionSpec
-    content: ManifestContent
-
-    @property
-    def entries(self) -> Schema:
-        """The fields of an entry in the file."""
-        return self._entries(self.version)
-
-    @property
-    def records(self) -> Schema:
-        """The same as they are held here."""
-        return self._entries(_RECORDS)
-
-    def _entries(self, version: TableVersion) -> Schema:
-        partition = self.spec.partition_type(self.schema)
-        return manifest_entry_schema_with_data_file(version, data_file_with_partition(partition, version))
-
-    @property
-    def header(self) -> dict[str, str]:
-        """The file's own metadata."""
-        return {
-            "schema": self.schema.model_dump_json(),
-            "partition-spec": json.dumps(
-                [one.model_dump(by_alias=True) for one in self.spec.fields], default=str
-            ),
-            "partition-spec-id": str(self.spec.spec_id),
-            "format-version": str(self.version),
-            "content": "data" if self.content == ManifestContent.DATA else "deletes",
-            AVRO_CODEC_KEY: _CODEC,
+    def __init__(
+        self, version: TableVersion, schema: Schema, spec: PartitionSpec, content: ManifestContent
+    ) -> None:
+        self.version = version
+        self.spec = spec
+        self.content = content
+        self.header = {
+            "schema": schema.model_dump_json(),
+            "partition-spec": json.dumps([one.model_dump(by_alias=True) for one in spec.fields], default=str),
+            "partition-spec-id": str(spec.spec_id),
+            "format-version": str(version),
+            "content": "data" if content == ManifestContent.DATA else "deletes",
         }
+        """The file's own metadata."""
+        partition = spec.partition_type(schema)
+        # The fields of an entry in the file, and as they are held here.
+        of_file, held = (
+            manifest_entry_schema_with_data_file(one, data_file_with_partition(partition, one))
+            for one in (version, _RECORDS)
+        )
+        self.avro = AvroForm("manifest_entry", of_file, held)
 
 
 class _Writing:
@@ -251,7 +240,7 @@ class _Writing:
             if entry.status == ManifestEntryStatus.ADDED:
                 entry.snapshot_id = self._snapshot_id
         path = f"{self._stem}-{len(self.contents)}.avro"
-        content = _avro(form.entries, form.records, "manifest_entry", form.header, entries)
+        content = form.avro.file(form.header, entries)
         self.contents[path] = content
         added = [entry for entry in entries if entry.status == ManifestEntryStatus.ADDED]
         existing = [entry for entry in entries if entry.status == ManifestEntryStatus.EXISTING]
@@ -284,11 +273,9 @@ class _Writing:
             "parent-snapshot-id": str(below),
             "sequence-number": str(self._sequence_number),
             "format-version": str(version),
-            AVRO_CODEC_KEY: _CODEC,
         }
-        schemas = MANIFEST_LIST_FILE_SCHEMAS
         path = f"{self._stem}.avro"
-        self.contents[path] = _avro(schemas[version], schemas[_RECORDS], "manifest_file", header, manifests)
+        self.contents[path] = _list_form(version).file(header, manifests)
         return path
 
 
@@ -356,42 +343,7 @@ def _summary(buckets: Sequence[int]) -> PartitionFieldSummary:
     )
 
 
-def _avro(
-    file_schema: Schema, record_schema: Schema, name: str, header: dict[str, str], records: Sequence[Record]
-) -> bytes:
-    output = _InMemory("memory:")
-    with AvroOutputFile[Record](output, file_schema, name, record_schema, header) as file:
-        file.write_block(list(records))
-    return output.content
-
-
-class _InMemory(OutputFile):
-    """What PyIceberg writes byte by byte, to be sent at once."""
-
-    content = b""
-
-    def __len__(self) -> int:
-        return len(self.content)
-
-    def exists(self) -> bool:
-        """Never: it is written once."""
-        return False
-
-    def to_input_file(self) -> Any:
-        """Nobody reads it back."""
-        raise NotImplementedError
-
-    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002
-        """A stream whose bytes are the content once it is closed."""
-        return _Stream(self)
-
-
-class _Stream(io.BytesIO):
-    def __init__(self, output: _InMemory) -> None:
-        super().__init__()
-        self._output = output
-
-    def close(self) -> None:
-        if not self.closed:
-            self._output.content = self.getvalue()
-        super().close()
+@lru_cache
+def _list_form(version: TableVersion) -> AvroForm:
+    schemas = MANIFEST_LIST_FILE_SCHEMAS
+    return AvroForm("manifest_file", schemas[version], schemas[_RECORDS])

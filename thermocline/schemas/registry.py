@@ -60,6 +60,13 @@ class SchemaRegistry:
         """
         return _client(self).of(id_)
 
+    def latest(self, subject: str) -> int | None:
+        """The id of a subject's newest schema; None where the registry knows no such subject.
+
+        Raises as ``of`` does.
+        """
+        return _client(self).latest(subject)
+
 
 def _has_transforms(found: Mapping[str, Any]) -> bool:
     """Whether readers are to change what is written: then it is not what the schema says of it."""
@@ -124,6 +131,14 @@ class _Client:
         unknown = WriterSchema(problem=schema)
         self._unknown[id_] = (self._clock.monotonic() + UNKNOWN_SECONDS, unknown)
         return unknown
+
+    def latest(self, subject: str) -> int | None:
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        if found is None:
+            return None
+        if type(found.get("id")) is not int:
+            raise self._unreachable("it answers without a schema's id")
+        return int(found["id"])
 
     def _asked(self, id_: SchemaId) -> WriterSchema | str:
         """The schema; or why there is none, as things are."""

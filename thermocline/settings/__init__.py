@@ -14,7 +14,13 @@ does so itself, since pydantic-settings lets an unknown top-level variable pass 
 from __future__ import annotations
 
 from thermocline.settings.checks import problems_of_exposure, problems_of_tls
-from thermocline.settings.load import check_settings, find_file, load_settings
+from thermocline.settings.load import (
+    check_settings,
+    find_file,
+    load_settings,
+    place_of_file,
+    settings_in,
+)
 from thermocline.settings.model import (
     AuditSettings,
     CatalogSettings,
@@ -48,6 +54,8 @@ __all__ = [
     "check_settings",
     "find_file",
     "load_settings",
+    "place_of_file",
     "problems_of_exposure",
     "problems_of_tls",
+    "settings_in",
 ]

@@ -68,6 +68,13 @@ def load_settings(path: Path | None = None) -> Settings:
     return _without_problems(file, settings, laid.without_contents(problems))
 
 
+def settings_in(text: str, file: Path) -> Settings:
+    """The settings that a file would have if this were its text. Raises `ConfigInvalid`."""
+    problems: list[str] = []
+    settings, laid = _loaded(file, problems, text)
+    return _without_problems(file, settings, laid.without_contents(problems))
+
+
 def check_settings(path: Path | None = None) -> Settings:
     """The same, once this machine can write the folders that they name, and may serve where they say.
 
@@ -87,13 +94,22 @@ def check_settings(path: Path | None = None) -> Settings:
 
 def find_file(path: Path | None = None) -> Path:
     """The configuration file that would be read. Raises `ConfigInvalid` where there is none."""
-    named = path or (Path(os.environ[FILE_VARIABLE]) if os.environ.get(FILE_VARIABLE) else None)
-    file = (named or Path(FILE_NAME)).absolute()
+    named, file = _named(path)
     if not file.exists():
         origin = "--config" if path else FILE_VARIABLE if named else "default"
         instead = "" if named else "; run this in the folder that has it, or name it with --config"
         raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",))
     return file
+
+
+def place_of_file(path: Path | None = None) -> Path:
+    """Where the configuration file is, or would be."""
+    return _named(path)[1]
+
+
+def _named(path: Path | None) -> tuple[Path | None, Path]:
+    named = path or (Path(os.environ[FILE_VARIABLE]) if os.environ.get(FILE_VARIABLE) else None)
+    return named, (named or Path(FILE_NAME)).absolute()
 
 
 def _without_problems(file: Path, settings: Settings | None, problems: Sequence[str]) -> Settings:
@@ -103,13 +119,15 @@ def _without_problems(file: Path, settings: Settings | None, problems: Sequence[
     return settings
 
 
-def _loaded(file: Path, problems: list[str]) -> tuple[Settings | None, Laid]:
+def _loaded(file: Path, problems: list[str], text: str | None = None) -> tuple[Settings | None, Laid]:
     """The settings, every problem of them told; where there is one, what is right of them to look for others.
+
+    ``text`` is that of the file, where it is not to be read.
 
     None where the file can't be read, or what is right does not make any.
     """
     try:
-        read = _read(file)
+        read = _read(file) if text is None else _parsed(text, file)
     except ConfigInvalid as error:
         problems += error.problems
         read = None
@@ -142,14 +160,19 @@ def _loaded(file: Path, problems: list[str]) -> tuple[Settings | None, Laid]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        problem = f"it is not TOML: {error}"
+        return _parsed(file.read_text(encoding="utf-8"), file)
     except UnicodeDecodeError as error:
         problem = f"it is not UTF-8 text (byte {error.start:,})"
     except OSError as error:
         problem = f"it can't be read: {error.strerror}"
     raise ConfigInvalid(of=str(file), problems=(problem,))
+
+
+def _parsed(text: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(of=str(file), problems=(f"it is not TOML: {error}",)) from error
 
 
 def _prepare_pass_through(tree: dict[str, Any], problems: list[str]) -> None:

@@ -14,6 +14,10 @@ from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
 
+# Of an API process: far more than it answers at once.
+CONNECTIONS_MAX: Final = 5_000
+# From the connection, or a request's first byte, to its last: no body is larger than a batch.
+REQUEST_SECONDS_MAX: Final = 60.0
 WORKERS_MAX: Final = 64  # beyond it a machine's cores are shared by processes that only wait for each other
 TAILERS_MAX: Final = 64  # the same holds for them
 # Each running extract takes up to 256 MB and two threads; a waiting one is an open connection.
@@ -151,6 +155,8 @@ class ServingSettings(Section):
     port: Annotated[int, Field(ge=1, le=65535)] = 8080
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
     tailers: Annotated[int, Field(ge=1, le=TAILERS_MAX)] = 4
+    connections_max: Annotated[int, Field(ge=16)] = CONNECTIONS_MAX
+    request_seconds_max: Annotated[float, Field(ge=1, allow_inf_nan=False)] = REQUEST_SECONDS_MAX
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000
     rows_bytes_max: Annotated[Bytes, Field(ge=ROWS_BYTES_MIN)] = 1_000_000_000

@@ -2,7 +2,8 @@
 
 Only key columns are read. A file of many row groups is read where its sparse index says that one of the keys
 may stand. The young files of small batches are many instead of large, and a batch of random keys hits nearly
-each of their row groups: their keys stay in the worker, and are joined many files at a time.
+each of their row groups: their keys stay in the worker, and are joined many files at a time. The live catalog
+keeps those of large files, too, since it probes once a second.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ class WorkerCache:
     deletes: Bounded[Deletes, BitMap] = field(default_factory=lambda: Bounded(_DELETES_BYTES_MAX))
     tombstones: Bounded[str, Tombstones] = field(default_factory=lambda: Bounded(_DELETES_BYTES_MAX))
     indexes: Bounded[str, SparseIndex] = field(default_factory=lambda: Bounded(_INDEXES_BYTES_MAX))
+    group_keys: Bounded[tuple[str, int], pa.Array] = field(default_factory=lambda: Bounded(0))
+    """Of row groups of large files, by their number. None in ingest, whose batches meet all of them: what is
+    kept of one would be gone before the next."""
 
 
 worker_cache = WorkerCache()
@@ -111,6 +115,11 @@ def keep_keys(path: str, keys: pa.Array) -> None:
     """Spare the next probe the reading of a file that was just written; ``keys`` are those of its rows."""
     if len(keys) <= YOUNG_ROWS_MAX:
         worker_cache.young_keys.put(path, keys, keys.nbytes + _ENTRY_BYTES)
+
+
+def keep_group_keys(bytes_max: int) -> None:
+    """From now on, keep so much of the keys of large files; for whoever probes often, with few keys."""
+    worker_cache.group_keys = Bounded(bytes_max)
 
 
 def keep_deletes(deletes: Deletes, positions: BitMap) -> None:
@@ -216,22 +225,51 @@ def _in_row_groups(
     keys: pa.Array,
 ) -> Replaced:
     positions, key_indexes = [], []
-    with open_input(io, file.path) as source:
-        parquet = pq.ParquetFile(source, pre_buffer=True)
-        rows_max = _groups_at_once(keys) * ROW_GROUP_ROWS
-        for some in together(groups, lambda group: index.rows[group], rows_max):
-            places, first = _rows_of(index, some), 0
-            columns = list(definition.identity)
-            if len(places) <= rows_max:
-                pieces = iter([parquet.read_row_groups(some, columns=columns, use_threads=False)])
-            else:  # of one that another writer made large
-                pieces = parquet.iter_batches(rows_max, row_groups=some, columns=columns, use_threads=False)
-            for rows in pieces:
-                found, indexes = _hits(pa.chunked_array([encode_table(definition, rows)]), keys)
-                positions.append(places[first + found])
-                key_indexes.append(indexes)
-                first += rows.num_rows
+    rows_max = _groups_at_once(keys) * ROW_GROUP_ROWS
+    for some in together(groups, lambda group: index.rows[group], rows_max):
+        places, first = _rows_of(index, some), 0
+        if len(places) <= rows_max:
+            pieces = iter([_keys_of_groups(io, definition, file.path, index, some)])
+        else:
+            pieces = _keys_in_pieces(io, definition, file.path, some, rows_max)
+        for stored in pieces:
+            found, indexes = _hits(stored, keys)
+            positions.append(places[first + found])
+            key_indexes.append(indexes)
+            first += len(stored)
     return Replaced(file, np.concatenate(positions), np.concatenate(key_indexes), None)
+
+
+def _keys_of_groups(
+    io: FileIO, definition: LiveTable, path: str, index: SparseIndex, groups: Sequence[int]
+) -> pa.ChunkedArray:
+    """The keys of some row groups, in their order; those that are not kept are read."""
+    kept = worker_cache.group_keys
+    found = {group: stored for group in groups if (stored := kept.get((path, group))) is not None}
+    missing = [group for group in groups if group not in found]
+    if missing:
+        with open_input(io, path) as source:
+            parquet = pq.ParquetFile(source, pre_buffer=True)
+            rows = parquet.read_row_groups(missing, columns=list(definition.identity), use_threads=False)
+        read, start = encode_table(definition, rows), 0
+        for group in missing:
+            end = start + int(index.rows[group])
+            # A copy, since a part of an array would keep all of it.
+            found[group] = read.take(pa.array(range(start, end)))
+            kept.put((path, group), found[group], found[group].nbytes + _ENTRY_BYTES)
+            start = end
+    return pa.chunked_array([found[group] for group in groups])  # safety: kept-keys-in-order
+
+
+def _keys_in_pieces(
+    io: FileIO, definition: LiveTable, path: str, groups: list[int], rows_max: int
+) -> Iterator[pa.ChunkedArray]:
+    """The same of row groups that another writer made large."""
+    with open_input(io, path) as source:
+        parquet = pq.ParquetFile(source, pre_buffer=True)
+        columns = list(definition.identity)
+        for rows in parquet.iter_batches(rows_max, row_groups=groups, columns=columns, use_threads=False):
+            yield pa.chunked_array([encode_table(definition, rows)])
 
 
 def _groups_at_once(keys: pa.Array) -> int:

@@ -12,7 +12,7 @@ from tests.manual_clock import ManualClock
 from tests.serving.hot_log import DEFINITION, PLACES, START, FakeLog, check, generation_files
 from tests.tier import quick_or_full
 from thermocline.rules.seam import Seam
-from thermocline.serving.hot import merge, scan, tier
+from thermocline.serving.hot import arrived, merge, scan, tier
 from thermocline.serving.hot.manifest import read_manifest
 from thermocline.serving.hot.pinned import PinnedHot, hold
 from thermocline.serving.hot.tier import HotTier
@@ -29,6 +29,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tier, "GENERATIONS_MAX", 3)
     monkeypatch.setattr(tier, "DISK_FREE_BYTES_MIN", 0)
     monkeypatch.setattr(merge, "STEP_RECORDS", 7)
+    monkeypatch.setattr(arrived, "KEYS_MAX", 500)
     monkeypatch.setattr(scan, "BLOCK_RECORDS", 11)
     monkeypatch.setattr(scan, "BLOCK_BYTES_MAX", 300)
 
@@ -42,6 +43,7 @@ class World:
         self.tier = HotTier.open(folder, DEFINITION, START, self.clock)
         self.reader = HotReader.open(folder, DEFINITION)
         self.seam = START
+        self.ends = [START]  # that the tier had after each step
         self.pins: list[tuple[PinnedHot, Seam]] = []
         self.touched = 0
 
@@ -104,8 +106,10 @@ class World:
         with self.reader.view() as view:
             assert view.end == self.tier.end
             assert self.seam.at_least(view.start)
-            # An older seam is as right, as long as the tier reaches back to it.
-            check(view, self.log, self.draw.choice([view.start, self.seam]), self.draw)
+            # An older seam is as right, as long as the tier reaches back to it; also one within it.
+            self.ends = [end for end in self.ends[-6:] if end.at_least(view.start)]
+            check(view, self.log, self.draw.choice([view.start, self.seam, *self.ends]), self.draw)
+        self.ends.append(self.tier.end)
         for pinned, seam in self.draw.sample(self.pins, min(1, len(self.pins))):
             assert seam.at_least(pinned.start)
             check(pinned, self.log, seam, self.draw)

@@ -361,6 +361,49 @@ def test_a_server_ends_idle_connections_that_were_answered_the_short_way(served:
     open_.close()
 
 
+def test_of_thousands_of_requests_at_once_few_are_parsed_before_others_are_answered(
+    served: SimpleNamespace,
+) -> None:
+    one = b"GET /version HTTP/1.1\r\nhost: h\r\n\r\n"
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        connection.protocol.data_received(one * 2_000)
+        connection.protocol.data_received(one[:9])
+        assert len(connection.protocol.pipeline) <= protocol.FED_BYTES_MAX / len(one)
+        answers = await connection.send(one[9:])
+        while answers.count(b"HTTP/1.1 200 OK") < 2_001:
+            await asyncio.sleep(0)
+            answers = connection.wire.sent
+        assert answers.count(b"HTTP/1.1 200 OK") == 2_001
+        connection.end()
+
+    async def in_time() -> None:
+        async with asyncio.timeout(120):
+            await drive()
+
+    asyncio.run(in_time())
+
+
+def test_a_client_that_leaves_with_requests_unanswered_is_no_error(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("the handler is closed")  # as uvloop's transport
+
+    async def drive() -> None:
+        connection = Connection(LookupProtocol, served.app)
+        connection.protocol.data_received(b"GET /version HTTP/1.1\r\nhost: h\r\n\r\n" * 3)
+        monkeypatch.setattr(connection.wire, "write", refuse)
+        connection.wire.close()
+        connection.protocol.connection_lost(None)
+        while connection.state.tasks:
+            await asyncio.wait(connection.state.tasks)
+
+    asyncio.run(drive())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_a_head_without_an_end_is_cut_off(served: SimpleNamespace) -> None:
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app)
@@ -387,7 +430,7 @@ def test_a_head_without_an_end_is_cut_off(served: SimpleNamespace) -> None:
 def test_a_request_that_never_ends_is_not_waited_for_for_ever(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(served.app, "request_seconds_max", 0.05)
 
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
@@ -406,7 +449,7 @@ def test_a_connection_whose_body_came_after_its_answer_is_ended_when_it_was_idle
     async def drive() -> None:
         connection = Connection(LookupProtocol, served.app, timeout_keep_alive=600)
         await connection.send(b"POST /nowhere HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n")
-        monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.05)
+        monkeypatch.setattr(served.app, "request_seconds_max", 0.05)
         await connection.send(b"123456789")
         async with asyncio.timeout(60):
             await connection.wire.closed.wait()
@@ -437,12 +480,11 @@ def test_only_a_connection_that_was_not_asked_since_its_timer_was_set_is_ended(
         await connection.send(PLAIN.encode())
         await connection.send(PLAIN.encode())
         assert served.direct[True] == 1
-        protocol = connection.protocol
-        protocol.timeout_keep_alive_handler()
+        connection.protocol.timeout_keep_alive_handler()
         assert not connection.wire.is_closed
-        assert protocol.timeout_keep_alive_task is not None, "it rings again"
-        protocol.timeout_keep_alive = 0
-        protocol.timeout_keep_alive_handler()
+        assert connection.protocol.timeout_keep_alive_task is not None, "it rings again"
+        connection.protocol.timeout_keep_alive = 0
+        connection.protocol.timeout_keep_alive_handler()
         assert connection.wire.is_closed
         connection.end()
 

@@ -23,7 +23,6 @@ from thermocline.client import Client, Retries, Unreachable
 from thermocline.process.tls import pinned_context, server_context
 from thermocline.serving.access import certificates as certificates_module
 from thermocline.serving.access.certificates import Certificates
-from thermocline.serving.http import protocol
 from thermocline.serving.process import listening
 from thermocline.serving.process.children import is_ready
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
@@ -375,7 +374,7 @@ def test_what_sends_no_handshake_is_closed_and_holds_up_nobody(
 def test_a_client_that_asks_for_nothing_after_its_handshake_is_closed(
     served: SimpleNamespace, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(served.app, "request_seconds_max", 0.1)
     context, certificates = trusting(authority), Certificates(*authority.issue().paths)
     with listening_at(served.app, certificates) as port, connected(port, context) as connection:
         assert connection.recv(1) == b""

@@ -214,6 +214,27 @@ def test_a_file_goes_on_where_a_download_broke_off(served: SimpleNamespace) -> N
     assert rest.headers["Content-Range"] == f"bytes 10-{file['bytes'] - 1}/{file['bytes']}"
     another = served.client.get(path, headers={**headers, "If-Range": '"another"'})
     assert (another.status_code, another.content) == (200, whole.content)
+    last = served.client.get(path, headers={"Range": f"bytes={file['bytes']}-"})
+    assert (last.status_code, last.content) == (200, whole.content), "beyond the end there is nothing to give"
+
+
+@pytest.mark.parametrize("wanted", ["bytes=", "bytes=9-2", "bytes=-0", "lines=1-", "bytes=x-", "bytes=0-,5-"])
+@IN_BOTH_PLACES
+def test_a_range_that_is_none_gets_the_whole_file(served: SimpleNamespace, wanted: str) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    served.new_runner().step()
+    job = served.client.get(f"{JOBS}/one").json()
+    path = f"{JOBS}/one/files/{job['files'][0]['name']}"
+    answer = served.client.get(path, headers={"Range": wanted})
+    assert (answer.status_code, len(answer.content)) == (200, job["files"][0]["bytes"])
+
+
+@IN_BOTH_PLACES
+def test_a_manifest_is_given_whole_since_a_part_of_it_is_no_json(served: SimpleNamespace) -> None:
+    served.client.post(JOBS, json={"id": "one"})
+    served.new_runner().step()
+    answer = served.client.get(f"{JOBS}/one/files/manifest.json", headers={"Range": "bytes=5-9"})
+    assert (answer.status_code, answer.json()["id"]) == (200, "one")
 
 
 @IN_BOTH_PLACES

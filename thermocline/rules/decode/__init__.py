@@ -12,6 +12,7 @@ record rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
@@ -52,6 +53,7 @@ __all__ = [
     "Bad",
     "Decoded",
     "Decoder",
+    "Readers",
     "Stage",
     "Unpacker",
     "WriterSchemas",
@@ -62,6 +64,7 @@ __all__ = [
     "key_table",
     "natural_values",
     "pack_rows",
+    "readers_for",
     "records_table",
     "sequences",
     "unpack_arrays",
@@ -74,8 +77,25 @@ _FORMATS: dict[str, Format] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The parts of a decoder; ``row_format`` reads values that are rows, ``value_format`` any part of one."""
+
+    envelope: Envelope
+    key_format: Format
+    value_format: Format
+    row_format: Format
+
+
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
-    """The decoder of the definition's records: its envelope, its formats, and the source of its schemas.
+    """The decoder of the definition's records, made of its `readers_for` and its columns."""
+    readers = readers_for(definition, registry)
+    formats = (readers.key_format, readers.value_format, readers.row_format)
+    return RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+
+
+def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Readers:
+    """The definition's envelope, its formats, and the source of its schemas.
 
     ``registry`` knows the schemas of their writers, where the definition does not have them
     (``needs_registry``). Where it can't be asked, decoding raises its error.
@@ -99,9 +119,7 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
             SchemaDocuments, JSON_SCHEMA, registry or _NoRegistry(definition), True, False, RowFields()
         )
         envelope = JsonSchemaEnvelope(definition, envelope, bodies)
-    return RecordDecoder(
-        definition, envelope, key_format, value_format, row_format, DeclaredColumns(definition)
-    )
+    return Readers(envelope, key_format, value_format, row_format)
 
 
 def _envelope(definition: LiveTable, value_format: Format, row_format: Format) -> Envelope:

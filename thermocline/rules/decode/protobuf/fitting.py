@@ -25,6 +25,7 @@ __all__ = [
     "DATE",
     "DECIMAL",
     "TIMESTAMP",
+    "TIME_OF_DAY",
     "WRAPPERS",
     "Convert",
     "NotUtf8",
