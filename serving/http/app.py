@@ -448,12 +448,9 @@ def create_app(
         guard,
         cors_origins=settings.cors_origins,
         tables=definitions,
-<<<<<<< HEAD
         session=session,
-=======
         connections_max=settings.connections_max,
         request_seconds_max=settings.request_seconds_max,
->>>>>>> main
     )
 
 

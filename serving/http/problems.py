@@ -167,12 +167,9 @@ class Requests:
         guard: Guard = OPEN,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
-<<<<<<< HEAD
         session: Session | None = None,
-=======
         connections_max: int = CONNECTIONS_MAX,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
->>>>>>> main
     ) -> None:
         self._session = session
         self.api = api
