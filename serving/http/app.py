@@ -33,6 +33,7 @@ from thermocline.errors import (
     RowNotFound,
     ServerBusy,
     ThermoclineError,
+    UnknownTable,
 )
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import CONTENT_TYPE
