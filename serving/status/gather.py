@@ -163,12 +163,13 @@ class StatusRoom:
         if lag is not None and facts.drained_ms is not None:
             # When the table last had all that the log had, nothing waited.
             waits_seconds = max(self._clock.now_ms() - facts.drained_ms, 0) / 1000 if lag else 0.0
+        said_seconds = tailer.get("ingest_lag_seconds")
         next_ms = None
         if lag and facts.last_commit_ms is not None:
             next_ms = facts.last_commit_ms + round(1000 * facts.interval_seconds)
         return IngestStatus(
             lag_records=lag,
-            lag_seconds=tailer.get("ingest_lag_seconds", waits_seconds),
+            lag_seconds=waits_seconds if said_seconds is None else said_seconds,
             headroom_seconds=tailer.get("headroom_seconds"),
             interval_seconds=facts.interval_seconds,
             last_commit_ms=facts.last_commit_ms,
