@@ -250,6 +250,8 @@ class TableStatus(_Part):
     ``tailer`` is what its tailer says of itself. The parts after ``problem`` are there once it can be read.
     """
 
+    model_config = ConfigDict(frozen=True, extra="allow")  # whatever else the table says of itself
+
     ready: bool
     tailer: dict[str, Any]
     worker_pid: int
