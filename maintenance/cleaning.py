@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.iceberg.leases import forget_leases
 from thermocline.iceberg.live_files import forget_live_files
+from thermocline.iceberg.orphan_note import seen_orphan_bytes
 from thermocline.iceberg.read_counts import forget_counts
-from thermocline.maintenance.orphans import remove_orphans, seen_orphan_bytes
+from thermocline.maintenance.orphans import remove_orphans
 from thermocline.maintenance.owning import loader_of, quarantine_loader_of
 from thermocline.maintenance.quarantine import tend_quarantine
 from thermocline.maintenance.sweep import Swept, sweep

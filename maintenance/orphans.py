@@ -7,24 +7,15 @@ sighting is a dry run: it is noted, and `thermocline maintain orphans` shows it.
 
 from __future__ import annotations
 
-import json
 import logging
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.expired import expired_snapshots, waiting_notes
-from thermocline.iceberg.files import (
-    StoredFile,
-    beside,
-    delete_files,
-    listed_folder,
-    place_of,
-    read_file,
-    write_file,
-)
+from thermocline.iceberg.files import StoredFile, delete_files, listed_folder, place_of
+from thermocline.iceberg.orphan_note import read_sightings, write_sightings
 from thermocline.ingest.commit.purge import reasons_against
 from thermocline.ingest.commit.unknown import BrokenNote, UnknownCommit
 from thermocline.ingest.commit.unknown import notes as unknown_notes
@@ -36,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-__all__ = ["Orphan", "Orphans", "find_orphans", "remove_orphans", "seen_orphan_bytes"]
+__all__ = ["Orphan", "Orphans", "find_orphans", "remove_orphans"]
 
 SEEN_APART_MS: Final = 86_400_000
 """Between the sighting and the deletion."""
@@ -98,7 +89,7 @@ def find_orphans(table: Table, now_ms: int, stop: Event | None = None) -> Orphan
     stored = [file for file in listed if _is_ours(file)]
     failpoint("orphans.listed")
     named = _named(table.refresh(), stop)
-    seen = _sightings(table)
+    seen = read_sightings(table)
     found = [
         Orphan(file.path, file.bytes, file.modified_ms, seen.get(file.path, (now_ms,))[0])
         for file in stored
@@ -133,14 +124,6 @@ def remove_orphans(table: Table, now_ms: int, approved: int | None = None, stop:
     if deleted:
         _logger.info("orphans deleted", extra=fields(table=name, deleted_files=deleted))
     return deleted
-
-
-def seen_orphan_bytes(table: Table) -> int:
-    """Of the orphans that were seen, and are not deleted yet, when they were last looked for.
-
-    Raises `OSError`.
-    """
-    return sum(size for _, size in _sightings(table).values())
 
 
 def _until_stopped(paths: Iterable[str], stop: Event | None) -> Iterator[str]:
@@ -179,20 +162,5 @@ def _files_of(note: UnknownCommit | BrokenNote) -> tuple[str, ...]:
     return note.files
 
 
-def _sightings(table: Table) -> Mapping[str, tuple[int, int]]:
-    """When each orphan was first seen, and its bytes."""
-    try:
-        noted = json.loads(zlib.decompress(read_file(table.io, _path(table))))["orphans"]
-        return {path: (int(seen_ms), int(size)) for path, (seen_ms, size) in noted.items()}
-    # Half written, or by an earlier release: all are seen for the first time.
-    except (FileNotFoundError, zlib.error, ValueError, KeyError, TypeError):
-        return {}
-
-
 def _note(table: Table, orphans: Iterable[Orphan]) -> None:
-    document = {"orphans": {orphan.path: (orphan.seen_ms, orphan.bytes) for orphan in orphans}}
-    write_file(table.io, _path(table), zlib.compress(json.dumps(document).encode()))
-
-
-def _path(table: Table) -> str:
-    return beside(table.location(), "orphans.json.zlib")
+    write_sightings(table, {orphan.path: (orphan.seen_ms, orphan.bytes) for orphan in orphans})

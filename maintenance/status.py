@@ -10,9 +10,9 @@ from thermocline.iceberg.catalog import definition_of, open_table
 from thermocline.iceberg.expired import last_expiry_ms, waiting_bytes, waiting_notes
 from thermocline.iceberg.files import store_named
 from thermocline.iceberg.lineage import lineage
+from thermocline.iceberg.orphan_note import seen_orphan_bytes
 from thermocline.iceberg.read_counts import read_rates
 from thermocline.maintenance.measure import BucketMeasure, Measurer, TableMeasure
-from thermocline.maintenance.orphans import seen_orphan_bytes
 from thermocline.maintenance.plan import Budget, CostModel, Costs, Plan, Reads, plan_of
 from thermocline.process.clock import SystemClock
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from thermocline.iceberg.catalog import (
     SUMMARY_BAD_DIGEST,
     SUMMARY_BATCH,
+    SUMMARY_BEGAN,
     SUMMARY_CARRIED,
     SUMMARY_CLUSTER,
     SUMMARY_DEFINITION_VERSION,
@@ -64,7 +65,8 @@ class TableChange:
     transaction of the store's library, to change the schema. ``summary`` and ``properties`` are the
     snapshot's and the table's, beside those that every commit of ours has (`ingest.commit.commit` adds them).
     ``definition`` is the table's afterwards; None leaves it as it is.
-    ``expired`` are snapshots that leave the metadata with it; their files stay.
+    ``expired`` are snapshots that leave the metadata with it; their files stay. ``began_ms`` is when a batch
+    was planned, by ingest's clock.
     """
 
     seam: Seam
@@ -86,6 +88,7 @@ class TableChange:
     definition: LiveTable | None = None
     expired: Sequence[int] = ()
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    began_ms: int | None = None
 
     @classmethod
     def carrying_on(cls, at: InLog) -> TableChange:
@@ -162,5 +165,6 @@ def summary_fields(
         },
         SUMMARY_BAD_DIGEST: str(merged(bad_digest_before, change.bad_digest)),
         **({SUMMARY_CARRIED: str(carried)} if carried else {}),
+        **({SUMMARY_BEGAN: str(change.began_ms)} if change.began_ms is not None else {}),
         **change.summary,
     }

@@ -363,6 +363,7 @@ class Owner:
             drained_ms=drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms),
             partition_times=self.position.partition_times.advanced(greatest_times(batch, result.reports)),
             accounting=accounting,
+            began_ms=planned.at_ms,
             bad_digest=merged(
                 *(report.bad_digest for report in result.reports)
             ),  # safety: bad-digest-of-a-batch

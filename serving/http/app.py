@@ -33,7 +33,9 @@ from thermocline.errors import (
     RowNotFound,
     ServerBusy,
     ThermoclineError,
+    UnknownTable,
 )
+from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
 from thermocline.rules.read_point import READ_AFTER as READ_AFTER_FORM
@@ -67,7 +69,6 @@ from thermocline.serving.http.models import (
     RefusedAnswer,
     RefusedQuery,
     RowsAnswer,
-    StatusAnswer,
     TableBody,
     TableNames,
     VersionAnswer,
@@ -91,6 +92,9 @@ from thermocline.serving.http.requests import (
     format_of,
     header_of,
 )
+from thermocline.serving.http.site.routes import assets, pages
+from thermocline.serving.http.site.session import Session
+from thermocline.serving.http.statuses import operates_all, server_status
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.answer import answer_json, batch_json, refused_json
 from thermocline.serving.read.caller import ANY_TABLE, Action, Caller
@@ -98,6 +102,7 @@ from thermocline.serving.read.encode import FORMATS
 from thermocline.serving.read.selection import Selection
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.serving.read.wanted import Wanted
+from thermocline.serving.status.document import ServerStatus
 from thermocline.serving.store import measures
 
 if TYPE_CHECKING:
@@ -338,21 +343,20 @@ def _check_ready(table: ServedTable, caller: Caller) -> None:
 @operations.get(
     "/status",
     summary="How fresh each table is, and what its tailer is doing",
-    response_model=StatusAnswer,
-    responses=problems(),
+    response_model=ServerStatus,
+    responses=problems(UnknownTable),
 )
-async def status(worker: OfWorker, caller: Asking) -> Response:
-    """Returns what `thermocline status` shows about a server."""
-    shown = [table for table in worker.tables if caller.may(Action.ADMIN, table.name)]
-    tables = {table.name: table.status() for table in shown}
-    # Disk, clients file and audit log are everybody's.
-    is_all = _operates_all(worker, caller)
-    disk, problems = (worker.disk_room(), worker.guard.all_problems()) if is_all else ({}, [])
-    return _json({"tables": tables, "disk": disk, "problems": problems})
+async def status(
+    worker: OfWorker,
+    caller: Asking,
+    table: Annotated[str | None, Query(description="This table alone, in all details.")] = None,
+) -> Response:
+    """Returns what `thermocline status` and the pages show about a server.
 
-
-def _operates_all(worker: Worker, caller: Caller) -> bool:
-    return all(caller.may(Action.ADMIN, table.name) for table in worker.tables)
+    Tables that the caller doesn't operate are not there.
+    """
+    document = await server_status(worker, caller, table)
+    return Response(document.model_dump_json(exclude_unset=True), media_type=JSON)
 
 
 @operations.get(
@@ -363,7 +367,7 @@ def _operates_all(worker: Worker, caller: Caller) -> bool:
 )
 async def metrics(worker: OfWorker, caller: Asking) -> Response:
     """For Prometheus."""
-    if not _operates_all(worker, caller):  # safety: metrics-for-operators
+    if not operates_all(worker, caller):  # safety: metrics-for-operators
         raise NotPermitted(caller=caller.name, table=ANY_TABLE, detail="read metrics")
     for table in worker.tables:
         table.measure()
@@ -413,6 +417,7 @@ def create_app(
         lifespan=lifespan,
     )
     api.state.worker = worker
+    api.state.session = session = Session(settings.state_dir, SystemClock())
     api.router.add_api_route(
         ROWS_PATH,
         rows,
@@ -425,6 +430,8 @@ def create_app(
     api.include_router(reads)
     api.include_router(jobs)
     api.include_router(operations)
+    api.include_router(pages)
+    api.include_router(assets)
     if live is not None:
         api.include_router(live_catalog)
     definitions = {table.name: table.definition for table in tables}
@@ -442,6 +449,7 @@ def create_app(
         guard,
         cors_origins=settings.cors_origins,
         tables=definitions,
+        session=session,
         connections_max=settings.connections_max,
         request_seconds_max=settings.request_seconds_max,
     )

@@ -231,18 +231,6 @@ class TableBody(BaseModel):
     definition: dict[str, Any]
 
 
-class StatusAnswer(BaseModel):
-    """For each table, how fresh it is and what its tailer is doing.
-
-    ``disk`` is that of serving.state_dir: with less than ``kept_bytes`` of it free, tailers pause.
-    ``problems`` are those of the server itself.
-    """
-
-    tables: dict[str, dict[str, Any]]
-    disk: dict[str, Any]
-    problems: list[str] = []
-
-
 class HealthAnswer(BaseModel):
     """The health of the process, or of its tables.
 

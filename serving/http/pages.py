@@ -31,13 +31,15 @@ _ALWAYS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
+_POLICY_HEADER: Final = b"content-security-policy"
 _TLS_ONLY: Final = (b"strict-transport-security", b"max-age=%d" % TLS_SECONDS)
 
 
 def guarded(scope: Scope, send: Send) -> Send:
     """The same, with those headers where what is sent is a page, or a part of one.
 
-    The scripts within a page are allowed by what they are: nothing in our pages is a caller's.
+    The scripts within a page are allowed by what they are: nothing in such a page is a caller's. A page that
+    has a policy of its own keeps it.
     """
     begun: Message | None = None
 
@@ -48,7 +50,9 @@ def guarded(scope: Scope, send: Send) -> Send:
             return
         if begun is not None:
             start, begun = begun, None
-            own = [*_ALWAYS, (b"content-security-policy", _policy(_content_of(start, message)))]
+            own = list(_ALWAYS)
+            if not any(name == _POLICY_HEADER for name, _ in start["headers"]):
+                own.append((_POLICY_HEADER, _policy(_content_of(start, message))))
             if scope.get("scheme") == "https":
                 own.append(_TLS_ONLY)
             await send({**start, "headers": [*start["headers"], *own]})

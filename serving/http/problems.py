@@ -44,6 +44,8 @@ from thermocline.serving.http.noted import NOTED, VERBS, Noted
 from thermocline.serving.http.open_connections import OpenConnections
 from thermocline.serving.http.pages import guarded
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
+from thermocline.serving.http.site.session import Session, is_open, is_page
+from thermocline.serving.http.site.sign_in import CREDENTIALS, sign_in_page
 from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
@@ -165,9 +167,11 @@ class Requests:
         guard: Guard = OPEN,
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
+        session: Session | None = None,
         connections_max: int = CONNECTIONS_MAX,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
+        self._session = session
         self.api = api
         self.open_connections = OpenConnections(connections_max)
         self.request_seconds_max = request_seconds_max
@@ -205,7 +209,7 @@ class Requests:
         status, sent, is_whole = 0, 0, False
         allowance: Allowance | None = None
         noted = scope[NOTED] = Noted()
-        credentials = self._credentials(scope)
+        credentials = scope[CREDENTIALS] = self._credentials(scope)
         started = time.perf_counter()
 
         async def send_named(message: Message) -> None:
@@ -230,7 +234,7 @@ class Requests:
             noted.outcome = problem.code
             if status:
                 raise  # the answer has begun: all that is left is to break it off
-            await _answer_of(problem, scope["path"])(scope, receive, send_named)
+            await self._answer_of(problem, scope)(scope, receive, send_named)
         finally:
             _answers_of(self._table(scope), scope["method"], _route(scope), str(status)).inc()
             if self._audit is not None:
@@ -239,6 +243,11 @@ class Requests:
                 seconds = time.perf_counter() - started
                 access = Access(noted.verb or "", request_id, status, seconds, outcome, size_bytes=sent)
                 self._write(self._audit, access, scope, noted, credentials.address)
+
+    def _answer_of(self, error: ThermoclineError, scope: Scope) -> Response:
+        if isinstance(error, Unauthenticated) and is_page(scope["path"]) and self._session is not None:
+            return sign_in_page(scope["path"])
+        return _answer_of(error, scope["path"])
 
     def _write(self, audit: AuditLog, access: Access, scope: Scope, noted: Noted, address: str) -> None:
         """Hands a request to the audit log, where it reads or changes data, or nobody knows who asked."""
@@ -261,7 +270,8 @@ class Requests:
         scope[ALLOWANCE] = allowance = self._guard.allowance(caller, credentials)
         if allowance is not None and scope["path"] not in _PROBES:
             allowance.take()  # safety: limits-admit
-        if self._audit is not None and scope["path"] not in _UNAUDITED:
+        is_audited = not (scope["path"] in _UNAUDITED or is_page(scope["path"]) or is_open(scope["path"]))
+        if self._audit is not None and is_audited:
             self._audit.check()  # safety: audited-or-refused
         return allowance
 
@@ -270,7 +280,7 @@ class Requests:
         try:
             return self._guard.admit(credentials)
         except Unauthenticated:
-            if scope["path"] in _PROBES:  # safety: probes-tell-nothing
+            if scope["path"] in _PROBES or is_open(scope["path"]):  # safety: probes-tell-nothing
                 return _NOBODY
             raise
 
@@ -286,7 +296,11 @@ class Requests:
         if peer is None:  # another server's protocol, which tells only the address
             peer = Peer((scope.get("client") or ("",))[0])
         forwarded = headers_of(scope, "X-Forwarded-For")
-        return self.connections.credentials(peer, header_of(scope, "Authorization"), forwarded)
+        said = header_of(scope, "Authorization")
+        if said is None and self._session is not None and not peer.certificates:
+            cookies = header_of(scope, "Cookie")
+            said = self._session.authorization(scope["method"], scope["path"], cookies)
+        return self.connections.credentials(peer, said, forwarded)
 
     def known(
         self, table: str, query: bytes, given_id: str | None, credentials: Credentials

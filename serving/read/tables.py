@@ -160,6 +160,11 @@ class ServedTable:
         )
 
     @property
+    def folder(self) -> Path:
+        """Where its tailer leaves what it knows."""
+        return self._folder
+
+    @property
     def definition(self) -> LiveTable:
         """The definition that answers are given by now; it may be altered while the server runs."""
         try:

@@ -119,8 +119,16 @@ class Follower:
     ``step`` is one look; started, it takes them in a thread of its own.
     """
 
-    def __init__(self, table: str, loader: Loader, publisher: SnapshotPublisher, tables: int = 1) -> None:
-        """``tables`` are followed by this process."""
+    def __init__(
+        self,
+        table: str,
+        loader: Loader,
+        publisher: SnapshotPublisher,
+        tables: int = 1,
+        note: Callable[[Table], None] = lambda _: None,
+    ) -> None:
+        """``tables`` are followed by this process. ``note`` takes the table at each look and never raises."""
+        self._note_table = note
         self.newest: PublishedSnapshot | None = None
         self.problem: ThermoclineError | None = None
         self.has_looked = False
@@ -150,6 +158,7 @@ class Follower:
         """
         failpoint("follower.look")
         table = self._loader.load()
+        self._note_table(table)
         state = current_state(table, self._table)
         definition = definition_of(table, self._table)
         check_schema(table, definition)

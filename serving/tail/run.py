@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from thermocline.process.clock import SystemClock
 from thermocline.serving.cold.folder import ColdPublisher
 from thermocline.serving.store.layout import COLD
+from thermocline.serving.tail.facts_keeper import FactsKeeper
 from thermocline.serving.tail.follower import CatalogTable, Follower
 from thermocline.serving.tail.source import KafkaSource
 from thermocline.serving.tail.standing import ServedStanding
@@ -43,6 +44,7 @@ def run_tailer(
         CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
         ColdPublisher(folder / COLD),
         tables,
+        FactsKeeper(folder, settings.table(table_name).commit_interval_seconds, clock).look,
     )
     source = KafkaSource(settings.kafka, table_name, clock, shared)
     registry = settings.registry.client()

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import (
     LogReplaced,
@@ -43,7 +43,7 @@ from thermocline.serving.store.layout import HOT
 from thermocline.serving.store.storage import STORAGE_ERRORS, storage_failed
 from thermocline.serving.tail.feed import Feed
 from thermocline.serving.tail.follower import PublishedSnapshot
-from thermocline.serving.tail.tailer_status import follower_status, shown, tier_status, write_status
+from thermocline.serving.tail.tailer_status import StatusFile, follower_status, shown, tier_status
 
 if TYPE_CHECKING:
     import threading
@@ -115,7 +115,7 @@ class Tailer:
         self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
         self.standing: Callable[[], Mapping[str, object]] = dict  # what is said of the log beside this
-        self._has_said = True  # whether the last status could be written
+        self._status_file = StatusFile(folder, table, clock)
 
     def run(self, stop: threading.Event) -> None:
         """Tails until told to stop; tries again after whatever goes wrong."""
@@ -213,7 +213,7 @@ class Tailer:
         self._goal = None
         self._is_caught_up = False  # safety: tier-not-caught-up
         # What the tier before had caught up to must not be said of this one: without it, none is opened.
-        self._write_status(self._state())  # safety: status-before-tier
+        self._status_file.write(self._status(self._state()))  # safety: status-before-tier
         self._tier = HotTier.open(
             self._folder / HOT,
             newest.definition,
@@ -437,17 +437,9 @@ class Tailer:
 
     def _say(self, state: str) -> None:
         """Writes the status where it can be written: reading goes on without it."""
-        try:
-            self._write_status(state)
-        except OSError as error:
-            if self._has_said:
-                extra = fields(table=self._table, code=StorageFailed.code, detail=str(error))
-                log.error("the status cannot be written", extra=extra)  # noqa: TRY400
-            self._has_said = False
-        else:
-            self._has_said = True
+        self._status_file.say(self._status(state))
 
-    def _write_status(self, state: str) -> None:
+    def _status(self, state: str) -> dict[str, Any]:
         tier, feed = self._tier, self._feed
         status = {
             "state": state,
@@ -461,7 +453,7 @@ class Tailer:
         }
         if tier is not None and feed is not None:
             status |= tier_status(tier, feed, self._clock)
-        write_status(self._folder, self._table, self._clock, status)
+        return status
 
 
 def _worded(problem: ThermoclineError) -> str:

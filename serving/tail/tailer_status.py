@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from thermocline.errors import StorageFailed
 from thermocline.failpoints import failpoint
+from thermocline.process.logs import fields
 from thermocline.serving.store.layout import TAILER_STATUS
+from thermocline.serving.tail.recent_ages import RecentAges
 
 if TYPE_CHECKING:
     from thermocline.errors import ThermoclineError
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     from thermocline.serving.hot.tier import HotTier
     from thermocline.serving.tail.feed import Feed
     from thermocline.serving.tail.follower import Follower
+
+log = logging.getLogger(__name__)
 
 
 def shown(problem: ThermoclineError | None) -> dict[str, str] | None:
@@ -56,14 +63,43 @@ def forget_status(folder: Path) -> None:
     (folder / TAILER_STATUS).unlink(missing_ok=True)
 
 
-def write_status(folder: Path, table: str, clock: Clock, status: dict[str, Any]) -> None:
-    """Replaces the status: whoever reads finds the old one or the new one, whole.
+class StatusFile:
+    """The status of one tailer, with the ages of the last hour, in a file that is replaced as a whole."""
 
-    Makes the folder where it is not there. Raises OSError when the disk fails or is full.
-    """
-    said = {"table": table, "pid": os.getpid(), "updated_ms": clock.now_ms(), **status}
-    failpoint("tailer.status")
-    folder.mkdir(parents=True, exist_ok=True)
-    scratch = folder / f"{TAILER_STATUS}.new"
-    scratch.write_bytes(msgspec.json.encode(said))
-    scratch.replace(folder / TAILER_STATUS)
+    def __init__(self, folder: Path, table: str, clock: Clock) -> None:
+        self._folder = folder
+        self._table = table
+        self._clock = clock
+        self._ages = RecentAges()
+        self._has_said = True  # whether the last status could be written
+
+    def say(self, status: dict[str, Any]) -> None:
+        """Writes the status where it can be written. A failure is logged once."""
+        try:
+            self.write(status)
+        except OSError as error:
+            if self._has_said:
+                extra = fields(table=self._table, code=StorageFailed.code, detail=str(error))
+                log.error("the status cannot be written", extra=extra)  # noqa: TRY400
+            self._has_said = False
+        else:
+            self._has_said = True
+
+    def write(self, status: dict[str, Any]) -> None:
+        """Replaces the status: whoever reads finds the old one or the new one, whole.
+
+        Makes the folder where it is not there. Raises OSError when the disk fails or is full.
+        """
+        now_ms = self._clock.now_ms()
+        self._ages.note(now_ms, status.get("lag_seconds", math.inf))
+        said = {"table": self._table, "pid": os.getpid(), "updated_ms": now_ms, **status}
+        failpoint("tailer.status")
+        replace_json(self._folder / TAILER_STATUS, {**said, "recent_ages": self._ages.to_dict()})
+
+
+def replace_json(path: Path, document: Any) -> None:
+    """Puts a document in place of the one before, as JSON; makes its folder. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.new")
+    scratch.write_bytes(msgspec.json.encode(document))
+    scratch.replace(path)

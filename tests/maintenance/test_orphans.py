@@ -12,9 +12,10 @@ import pytest
 from tests.ingest.small_ingest import Ingest, settings_of
 from thermocline.iceberg.catalog import load_table, open_catalog
 from thermocline.iceberg.files import local_path, write_file
+from thermocline.iceberg.orphan_note import seen_orphan_bytes
 from thermocline.ingest.commit import unknown
 from thermocline.ingest.commit.unknown import UnknownCommit, remove_note, write_note
-from thermocline.maintenance.orphans import find_orphans, remove_orphans, seen_orphan_bytes
+from thermocline.maintenance.orphans import find_orphans, remove_orphans
 
 pytestmark = pytest.mark.jvm
 

@@ -17,6 +17,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from thermocline.errors import first_line
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
 __all__ = [
     "READERS",
     "VIEWS",
+    "HeldLease",
     "SnapshotLease",
     "forget_leases",
+    "held_leases",
     "lease_path",
     "leased_snapshots",
     "read_lease",
@@ -119,6 +122,32 @@ def _is_left_behind(file: StoredFile, now_ms: int) -> bool:
 def _is_reader_of(file: StoredFile, before_ms: int) -> bool:
     is_readers = file.path.rpartition("/")[2].startswith(_PREFIX)
     return is_readers and file.modified_ms is not None and file.modified_ms < before_ms
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease, for people: who holds it, and until when each snapshot is needed, in milliseconds since 1970.
+
+    ``kind`` is `VIEWS` or `READERS`.
+    """
+
+    kind: str
+    holder: str
+    snapshots: Mapping[int, int]
+
+
+def held_leases(io: FileIO, location: str, now_ms: int, count_max: int) -> tuple[HeldLease, ...]:
+    """At most so many of the leases that have not ended. Raises `OSError`; what is damaged is left out."""
+    found: list[HeldLease] = []
+    for folder in (VIEWS, READERS):
+        for file in _leases(io, location, folder)[: count_max - len(found)]:
+            with suppress(FileNotFoundError, *_DAMAGED):
+                said = json.loads(read_file(io, file.path))
+                needed = {int(one): int(until_ms) for one, until_ms in said["snapshots"].items()}
+                holder = str(said.get("view") or said.get("reader") or file.path.rpartition("/")[2])
+                if any(until_ms > now_ms for until_ms in needed.values()):
+                    found.append(HeldLease(folder, holder, needed))
+    return tuple(found)
 
 
 class SnapshotLease:

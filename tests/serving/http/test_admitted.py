@@ -50,7 +50,8 @@ def of_key(key: ApiKey) -> dict[str, str]:
     "path",
     [
         *("/v1/tables", "/v1/tables/profiles", "/v1/tables/profiles/rows?app_id=7&user_id=u1", "/status"),
-        *("/metrics", "/docs", "/openapi.json", "/nothing", "/readyz/", "//readyz", "/readyz/../v1/tables"),
+        *("/metrics", "/docs", "/openapi.json", "/nothing", "/readyz/", "http://testserver//readyz"),
+        "/readyz/../v1/tables",
     ],
 )
 def test_without_credentials_nothing_but_probes_is_answered(served: SimpleNamespace, path: str) -> None:

@@ -122,7 +122,8 @@ def test_a_caller_with_a_grant_reads_and_is_told_of_its_tables_alone(served: Sim
     assert served.ask(STRANGER, "GET", "/v1/tables").json() == {"tables": []}
     assert served.ask(STRANGER, "GET", "/livez").status_code == 200
     assert list(served.ask(OPERATOR, "GET", "/status").json()["tables"]) == ["profiles"]
-    assert served.ask(READER, "GET", "/status").json() == {"tables": {}, "disk": {}, "problems": []}
+    told = served.ask(READER, "GET", "/status").json()
+    assert (told["tables"], told["disk"], told["problems"]) == ({}, {}, [])
     assert served.ask(READER, "GET", "/metrics").json()["code"] == "not-permitted"
     assert served.ask(OPERATOR, "GET", "/metrics").status_code == 200
 

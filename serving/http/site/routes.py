@@ -1,0 +1,146 @@
+"""The routes of the pages, of signing in and out, and of the files that pages load."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from thermocline.errors import BadRequest, ThermoclineError, UnknownTable
+from thermocline.serving.http.dependencies import Asking, OfWorker
+from thermocline.serving.http.site import render
+from thermocline.serving.http.site.session import (
+    ASSETS,
+    CREDENTIAL_MAX,
+    SIGN_IN,
+    SIGN_OUT,
+    Session,
+    is_from_here,
+    is_page,
+)
+from thermocline.serving.http.site.sign_in import CREDENTIALS, PAGE_HEADERS, sign_in_page
+from thermocline.serving.http.statuses import operated, operates_all, server_status
+from thermocline.serving.read.caller import Credentials
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from thermocline.serving.http.worker import Worker
+    from thermocline.serving.read.caller import Caller
+
+__all__ = ["assets", "pages"]
+
+SHARED_SECONDS: Final = 5.0
+"""How old what is shown may be: all who look within that time share it. It says when it was made."""
+SHARED_SECONDS_PER_TABLE: Final = 0.1
+"""With many tables it is older: each takes some 0.4 ms of the processor, and a worker spends 0.4 % on it."""
+SHARED_MAX: Final = 64
+"""Pages that are shared, by which tables their callers operate."""
+_FILES: Final = {
+    path.name: (path.read_bytes(), kind)
+    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"))
+    for path in (Path(__file__).parent / "assets" / name,)
+}
+
+pages = APIRouter(include_in_schema=False)
+assets = APIRouter(include_in_schema=False)
+
+IsPart = Annotated[bool, Query(alias="part")]
+
+
+@pages.get("/")
+async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False) -> Response:
+    """All tables that the caller operates."""
+    main = await _shared(worker, caller, "tables.html", None)
+    return _answer(worker, caller, "Tables", main, is_part)
+
+
+@pages.get("/tables/{table:path}")
+async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+    """One of them."""
+    try:
+        main = await _shared(worker, caller, "table.html", table)
+    except UnknownTable:
+        main = render.part("unknown.html", name=table)
+        return _answer(worker, caller, "No such table", main, is_part, status=404)
+    return _answer(worker, caller, table, main, is_part)
+
+
+@assets.get(SIGN_IN)
+async def sign_in_form() -> Response:
+    """The form."""
+    return sign_in_page("/", status=200)
+
+
+@assets.post(SIGN_IN)
+async def sign_in(worker: OfWorker, request: Request) -> Response:
+    """Takes a key, and leads to the page that was asked for, with a session."""
+    if not is_from_here(request.headers):  # safety: sign-in-from-here
+        raise BadRequest.of_host()
+    given = parse_qs((await request.body()).decode("latin-1"), max_num_fields=10)
+    key, to = (given.get(name, [""])[0].strip() for name in ("key", "to"))
+    to = to if is_page(to) else "/"  # safety: sign-in-leads-to-pages
+    if not key or len(key) > CREDENTIAL_MAX or not key.isascii():
+        return sign_in_page(to, problem="Give a key of this server.")
+    credentials: Credentials = request.scope[CREDENTIALS]
+    try:
+        worker.guard.admit(replace(credentials, authorization=f"Bearer {key}"))
+    except ThermoclineError as error:
+        return sign_in_page(to, problem=error.what, status=error.status)
+    session: Session = request.app.state.session
+    cookie = await asyncio.to_thread(session.cookie, key)
+    return RedirectResponse(quote(to), 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
+
+
+@assets.post(SIGN_OUT)
+async def sign_out(request: Request) -> Response:
+    """Ends the session in this browser."""
+    if not is_from_here(request.headers):
+        raise BadRequest.of_host()
+    session: Session = request.app.state.session
+    return RedirectResponse(SIGN_IN, 303, {**PAGE_HEADERS, "Set-Cookie": session.cleared()})
+
+
+@assets.get(ASSETS + "{name}")
+async def asset(name: str) -> Response:
+    """A file that pages load."""
+    if name not in _FILES:
+        raise BadRequest.no_route(f"{ASSETS}{name}")
+    content, kind = _FILES[name]
+    return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+
+async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
+    """What a page shows, made once for all who operate the same tables."""
+    shown = tuple(table.name for table in operated(worker, caller))
+    # safety: pages-shared-by-grants
+    key = template, name, shown, operates_all(worker, caller)
+    kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
+    now = asyncio.get_running_loop().time()
+    found = kept.get(key)
+    if found is not None and now - found[0] < max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)):
+        return found[1]
+    status = await server_status(worker, caller, name)
+    values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
+    if name is not None:
+        values |= {"name": name, "table": status.tables[name]}
+    main = await asyncio.to_thread(render.part, template, **values)
+    if len(kept) >= SHARED_MAX:
+        kept.clear()
+    kept[key] = now, main
+    return main
+
+
+def _answer(
+    worker: Worker, caller: Caller, title: str, main: Markup, is_part: bool, status: int = 200
+) -> Response:
+    if is_part:
+        return HTMLResponse(main, status, PAGE_HEADERS)
+    names = [table.name for table in operated(worker, caller)]
+    whole = render.page(title, main, names, signed_in=caller.key is not None, here=title)
+    return HTMLResponse(whole, status, PAGE_HEADERS)

@@ -1,0 +1,45 @@
+"""The status of the tables that a caller operates, for ``/status`` and the pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from thermocline.errors import UnknownTable
+from thermocline.serving.read.caller import Action
+
+if TYPE_CHECKING:
+    from thermocline.serving.http.worker import Worker
+    from thermocline.serving.read.caller import Caller
+    from thermocline.serving.read.tables import ServedTable
+    from thermocline.serving.status.document import ServerStatus
+
+__all__ = ["operated", "operates_all", "server_status"]
+
+
+def operated(worker: Worker, caller: Caller) -> list[ServedTable]:
+    """The tables that a caller operates."""
+    return [
+        table for table in worker.tables if caller.may(Action.ADMIN, table.name)
+    ]  # safety: status-granted
+
+
+def operates_all(worker: Worker, caller: Caller) -> bool:
+    """Whether those are all that there are."""
+    return all(caller.may(Action.ADMIN, table.name) for table in worker.tables)
+
+
+async def server_status(worker: Worker, caller: Caller, name: str | None = None) -> ServerStatus:
+    """Of the tables that the caller operates, or of one of them in all details.
+
+    Raises `UnknownTable`, also where there is one of that name that is not theirs.
+    """
+    shown = operated(worker, caller)
+    if name is not None:
+        known = tuple(table.name for table in shown)
+        shown = [table for table in shown if table.name == name]
+        if not shown:  # safety: status-of-a-table-granted
+            raise UnknownTable(table=name, known=known)
+    # Disk, clients file and audit log are everybody's.
+    if not operates_all(worker, caller):
+        return await worker.statuses.of(shown, {}, (), name is not None)
+    return await worker.statuses.of(shown, worker.disk_room(), worker.guard.all_problems(), name is not None)

@@ -1,0 +1,322 @@
+"""Gathers the status of tables from what the process and the tailers know. Asks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from thermocline import __version__
+from thermocline.errors import ThermoclineError
+from thermocline.serving.hot.file_version import file_version
+from thermocline.serving.status.document import (
+    BucketStatus,
+    ColumnStatus,
+    CommitBar,
+    CommitStatus,
+    DebtStatus,
+    DefinitionStatus,
+    Details,
+    Disk,
+    Freshness,
+    IngestStatus,
+    LeaseStatus,
+    OwnerStatus,
+    PartitionStatus,
+    RecordsStatus,
+    RefStatus,
+    ServerStatus,
+    SnapshotStatus,
+    TableStatus,
+    UpkeepStatus,
+    VersionStatus,
+)
+from thermocline.serving.status.findings import findings_of, is_bad_bucket, verdict_of
+from thermocline.serving.store.layout import TABLE_FACTS, WANTED, WANTED_CLOSELY
+from thermocline.serving.tail.table_facts import BAR_MS, BARS_MAX, TableFacts, read_facts
+
+if TYPE_CHECKING:
+    from thermocline.process.clock import Clock
+    from thermocline.rules.definition import LiveTable
+    from thermocline.serving.cold.index import ColdIndex
+    from thermocline.serving.read.tables import ServedTable
+
+__all__ = ["StatusRoom"]
+
+TOUCH_SECONDS: Final = 20.0
+"""How often it is left where the tailer finds it that somebody looks; it asks for a minute then."""
+REFUSED_MAX: Final = 100
+"""Of refused records, so many are counted for each partition."""
+_LEASES: Final = {"views": "view", "leases": "reader"}
+
+
+class StatusRoom:
+    """Makes the status of tables. For one event loop."""
+
+    def __init__(self, stale_after_seconds: float, clock: Clock) -> None:
+        self._stale_after_seconds = stale_after_seconds
+        self._clock = clock
+        self._facts: dict[str, tuple[object, TableFacts | None]] = {}
+        self._buckets: dict[str, tuple[ColdIndex, tuple[BucketStatus, ...]]] = {}
+        self._touched: dict[tuple[str, str], float] = {}
+
+    async def of(
+        self,
+        tables: Iterable[ServedTable],
+        disk: Mapping[str, object] | None = None,
+        problems: Iterable[str] = (),
+        is_detailed: bool = False,
+    ) -> ServerStatus:
+        """Of these tables; requests of others are answered in between."""
+        found = {}
+        for table in tables:
+            found[table.name] = self.table(table, is_detailed)
+            await asyncio.sleep(0)
+        return ServerStatus(
+            tables=found,
+            disk=Disk.model_validate(disk or {}),
+            problems=tuple(problems),
+            as_of_ms=self._clock.now_ms(),
+            version=__version__,
+        )
+
+    def table(self, table: ServedTable, is_detailed: bool = False) -> TableStatus:
+        """Of one table."""
+        self._want(table, is_detailed)
+        facts, said = self._facts_of(table), table.status()
+        index = _index_of(table)
+        tailer, ready = said["tailer"], said["ready"]
+        buckets = self._buckets_of(table.name, index)
+        ages = tailer.get("recent_ages") or {}
+        freshness = Freshness(
+            age_seconds=said.get("age_seconds"),
+            stale=said.get("stale", True),
+            stale_after_seconds=self._stale_after_seconds,
+            minutes=tuple(ages.get("seconds", ())),
+            minutes_end_ms=ages.get("ends_ms"),
+        )
+        partitions = _partitions_of(said.get("read_point"), tailer)
+        ingest = self._ingest_of(tailer, facts, partitions if ready else None)
+        owner = _owner_of(facts)
+        records = self._records_of(table, tailer, facts, is_detailed)
+        debt = _debt_of(buckets) if index is not None else None
+        findings = findings_of(
+            table.name, said.get("problem", ""), tailer, freshness, ingest, owner, records, debt
+        )
+        more: dict[str, Any] = {}
+        if is_detailed:
+            more["details"] = _details_of(table.definition, facts, partitions, buckets)
+        if "snapshot" in said:
+            more["snapshot"] = SnapshotStatus.model_validate(said.pop("snapshot"))
+        return TableStatus(
+            **said,
+            **more,
+            verdict=verdict_of(findings),
+            findings=findings,
+            freshness=freshness,
+            ingest=ingest,
+            owner=owner,
+            records=records,
+            debt=debt,
+        )
+
+    def _want(self, table: ServedTable, is_detailed: bool) -> None:
+        """Leaves for the tailer that somebody looks."""
+        now = self._clock.monotonic()
+        for mark in (WANTED, WANTED_CLOSELY) if is_detailed else (WANTED,):
+            key = table.name, mark
+            if now - self._touched.get(key, float("-inf")) < TOUCH_SECONDS:
+                continue
+            self._touched[key] = now
+            with suppress(OSError):  # there is no folder yet, or the disk fails, which others tell
+                (table.folder / mark).touch()
+
+    def _facts_of(self, table: ServedTable) -> TableFacts | None:
+        version: object = None
+        with suppress(OSError):
+            version = file_version(table.folder / TABLE_FACTS)
+        known = self._facts.get(table.name)
+        if known is None or known[0] != version:
+            known = self._facts[table.name] = version, read_facts(table.folder)
+        return known[1]
+
+    def _buckets_of(self, name: str, index: ColdIndex | None) -> tuple[BucketStatus, ...]:
+        if index is None:
+            return ()
+        known = self._buckets.get(name)
+        if known is None or known[0] is not index:
+            known = self._buckets[name] = index, tuple(_buckets_in(index))
+        return known[1]
+
+    def _ingest_of(
+        self,
+        tailer: Mapping[str, Any],
+        facts: TableFacts | None,
+        partitions: tuple[PartitionStatus, ...] | None,
+    ) -> IngestStatus:
+        """Of what ingest left; what the tailer says of lag and headroom counts before that."""
+        if facts is None:
+            return IngestStatus()
+        lag = None if partitions is None else sum(one.lag_records for one in partitions)
+        waits_seconds: float | None = None
+        if lag is not None and facts.drained_ms is not None:
+            # When the table last had all that the log had, nothing waited.
+            waits_seconds = max(self._clock.now_ms() - facts.drained_ms, 0) / 1000 if lag else 0.0
+        said_seconds = tailer.get("ingest_lag_seconds")
+        next_ms = None
+        if lag and facts.last_commit_ms is not None:
+            next_ms = facts.last_commit_ms + round(1000 * facts.interval_seconds)
+        return IngestStatus(
+            lag_records=lag,
+            lag_seconds=waits_seconds if said_seconds is None else said_seconds,
+            headroom_seconds=tailer.get("headroom_seconds"),
+            interval_seconds=facts.interval_seconds,
+            last_commit_ms=facts.last_commit_ms,
+            last_commit_seconds=facts.last_commit_seconds,
+            next_commit_ms=next_ms,
+        )
+
+    def _records_of(
+        self, table: ServedTable, tailer: Mapping[str, Any], facts: TableFacts | None, is_detailed: bool
+    ) -> RecordsStatus:
+        day_ms = self._clock.now_ms() - BARS_MAX * BAR_MS
+        bars = [bar for bar in facts.bars if bar.begins_ms > day_ms] if facts is not None else []
+        refused, has_more = 0, False
+        if is_detailed or any(tailer.get("bad", {}).values()):
+            with suppress(ThermoclineError):
+                found, has_more = table.reader.refused_since(table.reader.look(()).read_point, REFUSED_MAX)
+                refused = len(found.listed)
+        return RecordsStatus(
+            quarantined=facts.totals.get("quarantined") if facts is not None else None,
+            quarantined_of_day=sum(bar.quarantined for bar in bars),
+            read_of_day=sum(bar.records for bar in bars),
+            refused=refused,
+            refused_more=has_more,
+        )
+
+
+def _index_of(table: ServedTable) -> ColdIndex | None:
+    with suppress(ThermoclineError):
+        return table.reader.cold.index
+    return None
+
+
+def _partitions_of(read_point: Any, tailer: Mapping[str, Any]) -> tuple[PartitionStatus, ...]:
+    if not read_point:
+        return ()
+    starts = tailer.get("log_start") or {}
+    return tuple(
+        PartitionStatus(
+            topic=topic,
+            partition=int(partition),
+            log_start=starts.get(topic, {}).get(partition),
+            seam=(seam := read_point["seam"].get(topic, {}).get(partition, 0)),
+            end=end,
+            lag_records=max(end - seam, 0),
+        )
+        for topic, ends in read_point["end"].items()
+        for partition, end in ends.items()
+    )
+
+
+def _buckets_in(index: ColdIndex) -> Iterable[BucketStatus]:
+    for number, files in index.buckets.items():
+        dead = sum(one.data.deletes.cardinality if one.data.deletes else 0 for one in files)
+        rows = sum(one.data.rows for one in files) - dead
+        yield BucketStatus(
+            bucket=number,
+            files=len(files),
+            bytes=sum(one.data.bytes for one in files),
+            rows=rows,
+            dead_rows=dead,
+            is_bad=is_bad_bucket(len(files), rows, dead),
+        )
+
+
+def _debt_of(buckets: tuple[BucketStatus, ...]) -> DebtStatus:
+    shares = [one.dead_rows / (one.rows + one.dead_rows) for one in buckets if one.rows + one.dead_rows]
+    return DebtStatus(
+        files=sum(one.files for one in buckets),
+        bytes=sum(one.bytes for one in buckets),
+        rows=sum(one.rows for one in buckets),
+        dead_rows=sum(one.dead_rows for one in buckets),
+        worst_dead_share=max(shares, default=0.0),
+        worst_files=max((one.files for one in buckets), default=0),
+        buckets=len(buckets),
+        bad_buckets=sum(one.is_bad for one in buckets),
+    )
+
+
+def _owner_of(facts: TableFacts | None) -> OwnerStatus | None:
+    if facts is None or facts.owner is None:
+        return None
+    return OwnerStatus(**{name: getattr(facts.owner, name) for name in facts.owner.__struct_fields__})
+
+
+def _details_of(
+    definition: LiveTable,
+    facts: TableFacts | None,
+    partitions: tuple[PartitionStatus, ...],
+    buckets: tuple[BucketStatus, ...],
+) -> Details:
+    upkeep = UpkeepStatus()
+    more: dict[str, Any] = {}
+    if facts is not None:
+        upkeep = UpkeepStatus(
+            rewritten_ms=facts.rewritten_ms,
+            expired_ms=facts.expired_ms,
+            waiting_snapshots=facts.waiting_snapshots,
+            waiting_bytes=facts.waiting_bytes,
+            orphans=facts.orphans,
+            orphan_bytes=facts.orphan_bytes,
+            as_of_ms=facts.closely_at_ms,
+        )
+        more = {
+            "bars": tuple(_as(CommitBar, one) for one in facts.bars),
+            "commits": tuple(_as(CommitStatus, one) for one in facts.recent),
+            "leases": tuple(
+                LeaseStatus(kind=_LEASES[one.kind], holder=one.holder, snapshots=one.snapshots)  # type: ignore[arg-type]
+                for one in facts.leases
+            ),
+            "refs": tuple(_as(RefStatus, one) for one in facts.refs),
+            "snapshots": facts.snapshots,
+        }
+    return Details(
+        **more,
+        partitions=partitions,
+        buckets=buckets,
+        upkeep=upkeep,
+        definition=_definition_of(definition, facts),
+    )
+
+
+def _as(kind: Any, fact: Any) -> Any:
+    return kind(**{name: getattr(fact, name) for name in fact.__struct_fields__})
+
+
+def _definition_of(definition: LiveTable, facts: TableFacts | None) -> DefinitionStatus:
+    def role(name: str) -> str:
+        if name in definition.entity:
+            return "entity"
+        return "key" if name in definition.key else "none"
+
+    more: dict[str, Any] = {}
+    if facts is not None:
+        more = {
+            "format_version": facts.format_version,
+            "versions": tuple(_as(VersionStatus, one) for one in facts.versions),
+            "accepted": facts.accepted,
+            "unread_fields": facts.unread_fields,
+        }
+    return DefinitionStatus(
+        **more,
+        identifier=definition.identifier,
+        topics=tuple(definition.topics),
+        version=definition.version,
+        buckets=definition.buckets,
+        columns=tuple(
+            ColumnStatus(name=one.name, type=str(one.type), role=role(one.name))  # type: ignore[arg-type]
+            for one in definition.columns
+        ),
+    )

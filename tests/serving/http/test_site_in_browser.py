@@ -1,0 +1,132 @@
+"""The pages in a real browser: every view, dark and light, wide and narrow, and what axe says of each.
+
+Runs where Chromium and its driver are. With ``SITE_SCREENSHOTS`` set, it leaves pictures in that folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.http.site_server import HOSTILE, OWNER, Site, keep_fresh, listening
+
+pytest.importorskip("selenium")
+
+import msgspec
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+AXE = os.environ.get("SITE_AXE", "")
+SIZES = {"wide": (1280, 720), "narrow": (390, 844)}
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no Chromium with its driver"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def site(served: Callable[..., Any], tmp_path: Path) -> Iterator[tuple[str, Site]]:
+    """Twelve tables: empty, stopped, with a bad record and a hostile reason, and such that are well."""
+    site = Site(served, tmp_path / "state")
+    stopped = msgspec.structs.replace(
+        OWNER,
+        ended="2026-01-01T00:00:00+00:00",
+        stopped_by="offsets-gone",
+        stopped_because=f"the log does not hold what comes next {HOSTILE}",
+    )
+    site.add("orders", rows=60, worn=3)
+    site.add("payments", owner=stopped)
+    site.add("empty", rows=0, bars=(), recent=(), last_commit_ms=None, last_commit_seconds=None, leases=())
+    for number in range(1, 10):
+        site.add(f"shop_{number}_customers", rows=12)
+    stop = threading.Event()
+    thread = keep_fresh(list(site.worlds.values()), stop)
+    with listening(site.app()) as url:
+        yield url, site
+    stop.set()
+    thread.join()
+
+
+def shown(browser: Any, url: str, size: str, scheme: str) -> None:
+    width, height = SIZES[size]
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "narrow"},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get(url)
+
+
+def check(browser: Any, name: str) -> None:
+    """Nothing serious by axe, nothing that the policy refused, and no need to scroll sideways."""
+    folder = os.environ.get("SITE_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        browser.save_screenshot(f"{folder}/{name}.png")
+    sideways = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.execute_script(sideways) <= 0
+    here = browser.current_url.partition("/tables")[0].rstrip("/")
+    severe = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    # A page of a server that is gone may still have asked it; a page that is not there is logged, too.
+    assert [one for one in severe if here in one and "status of 4" not in one] == []
+    if AXE:
+        browser.execute_script(Path(AXE).read_text())
+        found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
+        serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_can_be_read(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
+    url, _ = site
+    pages = {"tables": "/", "orders": "/tables/orders", "stopped": "/tables/payments"}
+    pages |= {"empty": "/tables/empty", "unknown": "/tables/none", "sign-in": "/sign-in"}
+    for name, path in pages.items():
+        shown(browser, url + path, size, scheme)
+        check(browser, f"{name}-{size}-{scheme}")
+    shown(browser, f"{url}/", size, scheme)
+    verdict = browser.find_element(By.CSS_SELECTOR, ".verdict").text
+    assert verdict.startswith("Trouble ")
+    told = browser.find_element(By.ID, "main").text
+    assert "payments is not ingested: it stopped with [offsets-gone]" in told
+    assert HOSTILE in told, "as text"
+    assert "Next: thermocline explain offsets-gone" in told
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".tables tbody th")) == 12
+
+
+def test_an_open_page_follows_what_happens(browser: Any, site: tuple[str, Site]) -> None:
+    url, served = site
+    shown(browser, f"{url}/tables/orders", "wide", "light")
+    browser.find_element(By.CSS_SELECTOR, "#all-buckets summary").click()
+    assert "takes in nothing more" not in browser.find_element(By.ID, "main").text
+    path = served.worlds["orders"].folder / "tailer.json"
+    path.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "paused": True}))
+    from selenium.webdriver.support.ui import WebDriverWait  # noqa: PLC0415
+
+    WebDriverWait(browser, 60).until(
+        lambda _: "takes in nothing more" in browser.find_element(By.ID, "main").text
+    )
+    opened = browser.find_element(By.ID, "all-buckets")
+    assert opened.get_attribute("open") is not None, "what somebody opened stays open"

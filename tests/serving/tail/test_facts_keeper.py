@@ -1,0 +1,121 @@
+"""Facts that the follower keeps for the status: commits by quarters of an hour, ages by minutes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.manual_clock import ManualClock
+from tests.serving.small_lake import create_table, lake_settings
+from thermocline.iceberg import catalog as catalogs
+from thermocline.iceberg.leases import READERS, lease_path, write_lease
+from thermocline.serving.tail.facts_keeper import FactsKeeper, with_commits
+from thermocline.serving.tail.recent_ages import RecentAges
+from thermocline.serving.tail.table_facts import Bar, read_facts
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    settings = lake_settings(tmp_path, "orders")
+    create_table(settings, "orders")
+    return catalogs.open_table(settings, "orders")
+
+
+def kept(tmp_path: Path, clock: ManualClock) -> FactsKeeper:
+    (tmp_path / "state").mkdir(exist_ok=True)
+    return FactsKeeper(tmp_path / "state", 60.0, clock)
+
+
+def commit(table: Any, began_ms_before: int, read: int, quarantined: int) -> None:
+    row = pa.Table.from_pylist([{"id": 2}], schema=table.schema().as_arrow())
+    summary = dict(table.current_snapshot().summary.additional_properties)
+    own = {name: text for name, text in summary.items() if name.startswith("thermocline.")}
+    counts = {
+        f"{catalogs.SUMMARY_RECORDS}read": str(read),
+        f"{catalogs.SUMMARY_RECORDS}quarantined": str(quarantined),
+        f"{catalogs.SUMMARY_RECORDS_TOTAL}quarantined": str(quarantined),
+    }
+    began = {catalogs.SUMMARY_BEGAN: str(table.current_snapshot().timestamp_ms - began_ms_before)}
+    table.append(row, snapshot_properties=own | counts | began)
+
+
+def test_a_commit_is_counted_once_however_often_it_is_looked_at(tmp_path: Path, table: Any) -> None:
+    keeper = kept(tmp_path, ManualClock())
+    keeper.look(table)
+    commit(table, 4_000, read=310, quarantined=2)
+    keeper.look(table)
+    keeper.look(table)
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    assert sum(bar.commits for bar in facts.bars) == 2
+    assert sum(bar.records for bar in facts.bars) == 310
+    assert sum(bar.quarantined for bar in facts.bars) == 2
+    assert facts.recent[0].records == 310
+    assert facts.last_commit_seconds is not None
+    assert facts.last_commit_seconds >= 4.0
+    assert facts.totals == {"quarantined": 2}
+    kept(tmp_path, ManualClock()).look(table)  # another process goes on
+    again = read_facts(tmp_path / "state")
+    assert again is not None
+    assert sum(bar.commits for bar in again.bars) == 2
+
+
+def test_another_table_of_the_name_is_another_one(tmp_path: Path, table: Any) -> None:
+    kept(tmp_path, ManualClock()).look(table)
+    (tmp_path / "other").mkdir()
+    settings = lake_settings(tmp_path / "other", "orders")
+    create_table(settings, "orders")
+    other = catalogs.open_table(settings, "orders")
+    kept(tmp_path, ManualClock()).look(other)
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    assert facts.table_uuid == str(other.metadata.table_uuid)
+    assert sum(bar.commits for bar in facts.bars) == 1
+
+
+def test_the_store_is_asked_only_while_somebody_looks(tmp_path: Path, table: Any) -> None:
+    clock = ManualClock()
+    keeper = kept(tmp_path, clock)
+    until_ms = clock.now_ms() + 3_600_000
+    path = lease_path(table.location(), READERS, "reader-1")
+    write_lease(table.io, path, {"reader": "somebody"}, {"7": until_ms})
+    keeper.look(table)
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    assert (facts.owner_at_ms, facts.closely_at_ms, facts.leases) == (None, None, ())
+    for name in ("wanted", "wanted-closely"):
+        (tmp_path / "state" / name).touch()
+        os.utime(tmp_path / "state" / name, (clock.now_ms() / 1000, clock.now_ms() / 1000))
+    keeper.look(table)
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    assert facts.owner_at_ms == clock.now_ms()
+    assert [(one.kind, one.holder, one.snapshots) for one in facts.leases] == [
+        (READERS, "somebody", {"7": until_ms})
+    ]
+    clock.advance(61)
+    keeper.look(table)
+    later = read_facts(tmp_path / "state")
+    assert later is not None
+    assert later.owner_at_ms == facts.owner_at_ms, "nobody looks any more"
+
+
+def test_a_day_of_bars_is_kept() -> None:
+    old, new = Bar(0, commits=1), Bar(96 * 900_000, commits=2)
+    assert with_commits([old, new], []) == (new,)
+    assert with_commits([old, Bar(95 * 900_000)], []) == (old, Bar(95 * 900_000))
+
+
+def test_ages_are_the_greatest_of_each_minute_of_an_hour() -> None:
+    ages = RecentAges()
+    for at_ms, age in ((60_000, 0.5), (61_000, 2.0), (62_000, 0.1), (180_000, 0.3)):
+        ages.note(at_ms, age)
+    assert ages.to_dict() == {"ends_ms": 240_000, "seconds": [2.0, None, 0.3]}
+    ages.note(241_000, float("inf"))
+    assert ages.to_dict()["seconds"] == [2.0, None, 0.3, None]
+    ages.note(100 * 3_600_000, 1.0)
+    assert ages.to_dict()["seconds"] == [*[None] * 59, 1.0]
