@@ -29,7 +29,7 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check everything that a deployment rests on; print a fix for each problem.
+    """Check all that a deployment rests on, and print fixes.
 
     Looks at the configuration, versions, this machine, Kafka and its topics, the catalog, the store, clocks,
     the newest records' keys, and the tables. Changes nothing: rights are tried by what has no effect, and by

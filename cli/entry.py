@@ -59,7 +59,7 @@ PARTS: Final = {
     "psycopg": "postgres",
     **dict.fromkeys(
         (
-            *("duckdb", "fastapi", "fastapi_offline", "httptools", "jwt", "lmdb", "prompt_toolkit"),
+            *("duckdb", "fastapi", "fastapi_offline", "httptools", "jinja2", "jwt", "lmdb", "prompt_toolkit"),
             *("sqlglot", "uvicorn", "uvloop", "zstandard"),
         ),
         "serving",

@@ -7,7 +7,7 @@ ends. `test_environments` asks the same of it and of LMDB.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -79,6 +79,10 @@ class MemoryTransaction:
     def get(self, key: bytes, default: bytes | None = None) -> bytes | None:
         """The value of a key."""
         return self.values.get(key, default)
+
+    def stat(self) -> Mapping[str, int]:
+        """How many keys it has."""
+        return {"entries": len(self.keys)}
 
     def put(self, key: bytes, value: bytes) -> bool:
         """Writes one."""

@@ -33,9 +33,10 @@ from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
 from thermocline.ingest.batch.read_task import ReadTask
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Committer
-from thermocline.ingest.owner.owner import NoUpkeep, Owner
+from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.turns import REJECTIONS_MAX
+from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.ingest.quarantine import KEPT_SMALL, renew
 from thermocline.ingest.table import resume
 from thermocline.rules.identity import check_log

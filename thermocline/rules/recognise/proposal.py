@@ -24,6 +24,7 @@ from thermocline.rules.recognise.values import (
     documents_of_keys,
     documents_of_values,
 )
+from thermocline.text.shown import json_text
 
 __all__ = [
     "LeftOut",
@@ -259,7 +260,7 @@ def _key_name(name: str, taken: set[str]) -> str:
     free = _free_name(name, taken)
     if free is None:
         raise Unrecognised(
-            f"no column can be called {name!r}, nor read by a path", "give the field another name"
+            f"no column can be called {json_text(name)}, nor read by a path", "give the field another name"
         )
     return free
 
