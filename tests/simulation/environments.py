@@ -108,6 +108,11 @@ class MemoryCursor:
         self._at = 0
         return bool(self._transaction.keys)
 
+    def last(self) -> bool:
+        """To the last key."""
+        self._at = len(self._transaction.keys) - 1
+        return self._at >= 0
+
     def set_range(self, key: bytes) -> bool:
         """To the first key at or after this one; whether there is one."""
         self._at = bisect_left(self._transaction.keys, key)
@@ -117,6 +122,26 @@ class MemoryCursor:
         """To the next key; whether there is one."""
         self._at += 1
         return self._at < len(self._transaction.keys)
+
+    def prev(self) -> bool:
+        """To the key before; whether there is one."""
+        self._at -= 1
+        return self._at >= 0
+
+    def key(self) -> bytes:
+        """Where it stands."""
+        return self._transaction.keys[self._at]
+
+    def value(self) -> bytes:
+        """What is there."""
+        return self._transaction.values[self.key()]
+
+    def delete(self) -> bool:
+        """Deletes that, and stands at what came behind it."""
+        transaction = self._transaction
+        del transaction.values[self.key()]
+        transaction.keys = sorted(transaction.values)
+        return True
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         """From where it stands on; it stands at the last one given."""

@@ -52,6 +52,10 @@ def test_environments_hold_and_give_the_same(tmp_path: Path, seed: int) -> None:
             for transaction in (real, memory):
                 transaction.cursor().putmulti(records)
                 transaction.put(b"\xff\xff", bytes([len(records)]))
+        if choose.random() < 0.3:
+            first = bytes([choose.randrange(6)])
+            with pair[0].begin(write=True) as real, pair[1].begin(write=True) as memory:
+                assert _deleted(real, first) == _deleted(memory, first)
         if choose.random() < 0.2:
             held.append((pair[0].begin(), pair[1].begin()))
         for real, memory in (*held[-2:], (pair[0].begin(), pair[1].begin())):
@@ -63,15 +67,31 @@ def test_environments_hold_and_give_the_same(tmp_path: Path, seed: int) -> None:
         memory.abort()
 
 
+def _deleted(transaction: Any, first: bytes) -> list[Any]:
+    """Two of what comes from there on, one behind the other."""
+    cursor = transaction.cursor()
+    found = []
+    for _ in range(2):
+        if cursor.set_range(first):
+            found.append(cursor.key())
+            cursor.delete()
+    return found
+
+
 def _read(transaction: Any, prefix: bytes, many: int) -> list[Any]:
     cursor = transaction.cursor()
     found: list[Any] = [transaction.get(b"\xff\xff", b""), transaction.get(prefix)]
     if cursor.set_range(prefix):
         found += list(islice(cursor, many))
         found.append(cursor.next() and next(iter(cursor)))
+    backwards = transaction.cursor()
+    is_more = backwards.last()
+    while is_more:
+        found.append((backwards.key(), backwards.value()))
+        is_more = backwards.prev()
     all_of = transaction.cursor()
     all_of.first()
-    return [*found, *all_of]
+    return [*found, transaction.stat()["entries"], *all_of]
 
 
 @pytest.mark.parametrize("kind", [MEMORY, REAL])
