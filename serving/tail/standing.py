@@ -11,6 +11,7 @@ from thermocline.process.repeated import Repeated
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.headroom import Oldest, Standing
+    from thermocline.rules.seam import Seam
     from thermocline.serving.tail.follower import Follower
     from thermocline.serving.tail.tailer import Tailer
     from thermocline.settings import KafkaSettings
@@ -26,6 +27,7 @@ _UNKNOWN: Final = {
     "headroom_limit": "unknown",
     "retention_seconds": None,
     "tailer_lag_seconds": None,
+    "log_start": None,
 }
 
 
@@ -38,7 +40,7 @@ class ServedStanding:
         """``tables`` are tailed by this process."""
         self._kafka, self._follower, self._tailer, self._clock = kafka, follower, tailer, clock
         self._log: Log | None = None
-        self._found: tuple[Standing, Oldest] | None = None
+        self._found: tuple[Standing, Oldest, Seam] | None = None
         self._repeated = Repeated("the look at the log", self.look, max(LOOK_SECONDS, tables))
 
     def start(self) -> None:
@@ -53,8 +55,12 @@ class ServedStanding:
         """What was found last, in seconds as of now; nothing is known before the first look."""
         if self._found is None:
             return dict(_UNKNOWN)
-        (standing, unread), now_ms = self._found, self._clock.now_ms()
-        return {**standing.document(now_ms), "tailer_lag_seconds": unread.lag_seconds(now_ms)}
+        (standing, unread, starts), now_ms = self._found, self._clock.now_ms()
+        return {
+            **standing.document(now_ms),
+            "tailer_lag_seconds": unread.lag_seconds(now_ms),
+            "log_start": starts.to_dict(),
+        }
 
     def look(self) -> None:
         """Looks once. Raises what `standing_at` raises; nothing is known then."""
@@ -64,11 +70,11 @@ class ServedStanding:
         config = self._kafka.client_config()
         try:
             self._log = self._log or Log(self._kafka, self._clock)
-            ends = self._log.ends(newest.definition.topics)
+            starts, ends = self._log.bounds(newest.definition.topics)
             end = self._tailer.end  # after the log's: what comes meanwhile does not count as unread
             unread = oldest_after(config, ends, newest.seam if end is None else end, self._clock)
             standing = standing_at(self._log, config, newest.definition, newest.state, self._clock)
         except BaseException:
             self._found = None
             raise
-        self._found = standing, unread
+        self._found = standing, unread, starts

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from tests.manual_clock import ManualClock
 from thermocline.dev.broker import LocalKafka
 from thermocline.kafka.log import Log
 from thermocline.kafka.standing import first_times, oldest_after, standing_at
@@ -17,10 +19,14 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headroom import Limit, RecordTime, TimeFrom
 from thermocline.rules.seam import Seam
+from thermocline.serving.tail.standing import ServedStanding
 from thermocline.settings import KafkaSettings
 
 DEFINITION = LiveTable.build(
     name="t", identifier="a.t", topics=["aged"], key=["k"], columns={"k": "string", "v": "long"}
+)
+CUT = LiveTable.build(
+    name="t", identifier="a.t", topics=["cut"], key=["k"], columns={"k": "string", "v": "long"}
 )
 HOUR_MS = 3_600_000
 
@@ -29,6 +35,7 @@ HOUR_MS = 3_600_000
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaSettings]:
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
         kafka.create_topic("aged", 3, {"retention.ms": str(4 * HOUR_MS)})
+        kafka.create_topic("cut", 2, {"retention.ms": str(4 * HOUR_MS)})
         kafka.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
         yield KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
 
@@ -71,3 +78,32 @@ def test_the_first_record_that_waits_says_its_time_and_who_gave_it(settings: Kaf
     )
     ends = log.ends(["aged"])
     assert oldest_after(config, ends, ends, clock).lag_seconds(now_ms) == 0.0
+
+
+def test_a_server_says_where_the_log_begins_and_how_old_what_is_unread_is(settings: KafkaSettings) -> None:
+    now_ms = int(time.time() * 1000)
+    producer = Producer(settings.client_config())
+    for hours in (3, 2, 1):
+        producer.produce("cut", b"v", b"k", partition=0, timestamp=now_ms - hours * HOUR_MS)
+    producer.flush(30)
+    admin = AdminClient(settings.client_config())
+    for deleted in admin.delete_records([TopicPartition("cut", 0, 1)]).values():
+        deleted.result(30)
+    state = SimpleNamespace(
+        seam=Seam.of({"cut": {0: 1, 1: 0}}),
+        has_read=True,
+        drained_ms=0,
+        watermark_ms=-1,
+        tombstones_since_ms={},
+    )
+    newest = SimpleNamespace(definition=CUT, state=state, seam=state.seam)
+    follower: Any = SimpleNamespace(newest=newest)
+    tailer: Any = SimpleNamespace(end=Seam.of({"cut": {0: 2, 1: 0}}))
+    standing = ServedStanding(settings, follower, tailer, ManualClock(now_ms))
+
+    assert standing.said()["log_start"] is None
+    standing.look()
+
+    said = standing.said()
+    assert said["log_start"] == {"cut": {"0": 1, "1": 0}}
+    assert (said["ingest_lag_seconds"], said["tailer_lag_seconds"]) == (7200.0, 3600.0)
