@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from thermocline.rules.seam import Seam
 
     Transactions = Sequence[lmdb.Transaction[bytes]]
+    Cursors = Sequence[lmdb.Cursor[bytes]]
 
 
 def winners_of_prefix(
@@ -55,14 +56,16 @@ def is_in_several_partitions(
     newest_first: Transactions, topics: Sequence[str], bucket: int, keys: Sequence[bytes], seam: Seam
 ) -> bool:
     """Whether one of the rows has records at or beyond the seam in several partitions."""
-    return any(_is_contested(newest_first, topics, bucket, key, seam) for key in keys)
+    cursors = [transaction.cursor() for transaction in newest_first]
+    return any(_is_contested(cursors, topics, bucket, key, seam) for key in keys)
 
 
-def _is_contested(
-    newest_first: Transactions, topics: Sequence[str], bucket: int, key: bytes, seam: Seam
-) -> bool:
+def _is_contested(cursors: Cursors, topics: Sequence[str], bucket: int, key: bytes, seam: Seam) -> bool:
+    found = _newest_values(cursors, range_start(bucket, key))
+    if len(found) < 2:  # as nearly always
+        return False
     places: set[bytes] = set()
-    for stored_key, value in newest_values(newest_first, range_start(bucket, key)).items():
+    for stored_key, value in found.items():
         offset, _, _, flags = HEADER.unpack_from(value)
         is_long = flags & HAS_LONG_KEY
         own = long_key_and_payload(value)[0] if is_long else stored_key[KEY_START:PLACE_START]
@@ -74,9 +77,12 @@ def _is_contested(
 
 def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
     """The value that the newest generation has of each stored key that begins so."""
+    return _newest_values([transaction.cursor() for transaction in newest_first], start)
+
+
+def _newest_values(cursors: Cursors, start: bytes) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    for transaction in newest_first:
-        cursor = transaction.cursor()
+    for cursor in cursors:
         if cursor.set_range(start):
             for stored_key, value in cursor:
                 if not stored_key.startswith(start):
