@@ -215,7 +215,7 @@ class _Live:
     def _is_read(self) -> bool:
         status = self._stack.get("/status")[1]["tables"][TABLE]
         ends = Log(self._stack.settings.kafka).ends(self._stack.settings.table(TABLE).topics)
-        return bool(status["read_point"]["end"] == ends.to_dict())
+        return bool(status["read_point"]["end"] == ends.to_dict() and not status["stale"])
 
     def _files(self) -> int:
         return int(counted(self._stack, "thermocline_live_files_written_total"))
