@@ -92,7 +92,9 @@ class MirrorGroup:
     def _refused(self, error: KafkaError, of: str = "") -> GroupHasMembers | GroupRefused:
         if error.code() in _NOT_EMPTY:
             return GroupHasMembers(self._group)
-        return GroupRefused(f'the offsets of the group "{self._group}" were refused: {of}{error.str()}')
+        return GroupRefused(
+            f'the offsets of the group "{self._group}" were refused: {of}{error.name()}, {error.str()}'
+        )
 
     def _unreachable(self, detail: str) -> KafkaUnreachable:
         return KafkaUnreachable(bootstrap_servers=self._bootstrap_servers, detail=detail)
