@@ -21,7 +21,7 @@ __all__ = ["SeamMirror", "writer_to"]
 
 AGAIN_SECONDS: Final = 60.0
 """So soon it is tried again, and written again: brokers forget a group that is silent for days."""
-LAST_SECONDS: Final = 2.0
+LAST_SECONDS: Final = 4.0
 """So long an owner that ends waits for its last seam to be written; a broker that is well takes less."""
 
 

@@ -5,6 +5,7 @@ It is never joined and never read back: what it says decides nothing.
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,15 @@ _NOT_EMPTY: Final = (
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
 )
+
+_NO_COORDINATOR: Final = (
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+)
+COORDINATOR_SECONDS: Final = 10.0
+"""So long a cluster that has no coordinators of groups yet is waited for: it makes them when first asked."""
+_PAUSE_SECONDS: Final = 0.2
 
 
 class GroupHasMembers(Exception):
@@ -51,7 +61,7 @@ class MirrorGroup:
             raise ConfigInvalid(of="[kafka.client]", problems=(reworded(error.args[0].str()),)) from error
 
     def write(self, seam: Seam) -> None:
-        """Sets the offset of each partition that the seam has; does nothing where it has none.
+        """Sets the offset of each partition that the seam has.
 
         Raises:
             GroupHasMembers: somebody consumes in the group; nothing was changed.
@@ -59,10 +69,10 @@ class MirrorGroup:
             KafkaUnreachable: no broker answered in time.
         """
         places = [TopicPartition(topic, partition, offset) for topic, partition, offset in seam.items()]
+        if self._has_members():  # asked for an empty seam, too: a new cluster then makes its coordinators
+            raise GroupHasMembers(self._group)
         if not places:
             return
-        if self._has_members():
-            raise GroupHasMembers(self._group)
         wanted = ConsumerGroupTopicPartitions(self._group, places)
         futures = self._admin.alter_consumer_group_offsets([wanted], request_timeout=REQUEST_TIMEOUT_SECONDS)
         for place in self._answer(futures[self._group]).topic_partitions:
@@ -70,14 +80,19 @@ class MirrorGroup:
                 raise self._refused(place.error, f"{place.topic}/{place.partition}: ")
 
     def _has_members(self) -> bool:
-        futures = self._admin.describe_consumer_groups([self._group], request_timeout=REQUEST_TIMEOUT_SECONDS)
-        try:
-            return bool(self._answer(futures[self._group]).members)
-        except GroupRefused as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return False  # it is made with its first offsets
-            raise
+        deadline = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            groups = [self._group]
+            futures = self._admin.describe_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_SECONDS)
+            try:
+                return bool(self._answer(futures[self._group]).members)
+            except GroupRefused as error:
+                code = error.__cause__.args[0].code() if isinstance(error.__cause__, KafkaException) else None
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return False  # it is made with its first offsets
+                if code not in _NO_COORDINATOR or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
 
     def _answer(self, future: Future[Any]) -> Any:
         try:
