@@ -103,7 +103,7 @@ def topics_of(settings: Settings) -> dict[str, None]:
     return dict.fromkeys(
         topic
         for table in settings.tables.values()
-        for topic in (*table.topics, table.dead_letter_topic)
+        for topic in (*table.topic_names, table.dead_letter_topic)
         if topic
     )
 

@@ -89,7 +89,7 @@ def wanted_rights(settings: Settings, tables: Sequence[str]) -> Mapping[str, tup
     wanted: dict[str, tuple[str, ...]] = {}
     for name in tables:
         table = settings.table(name)
-        wanted |= dict.fromkeys(table.topics, READING)
+        wanted |= dict.fromkeys(table.topic_names, READING)
         if table.dead_letter_topic:
             wanted.setdefault(table.dead_letter_topic, WRITING)
     if settings.audit.sink == "kafka":

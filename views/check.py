@@ -171,7 +171,7 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
     if views.kafka in catalogs:
         listed = trino.rows(f'SHOW TABLES FROM "{views.kafka}"."{SCHEMA}"')
         tables = {row[0] for row in listed}
-        for topic in settings.table(name).topics:
+        for topic in settings.table(name).topic_names:
             yield _configured(f"topic {topic}", table_name(topic) in tables, "a table", "no table")
 
 

@@ -56,7 +56,7 @@ def trino_files(settings: Settings, names: Names | None = None) -> TrinoFiles:
         live=settings.views.live if has_live_tables(settings) else None,
     )
     _check_names(names)
-    topics = sorted({topic for table in settings.tables.values() for topic in table.topics})
+    topics = sorted({topic for table in settings.tables.values() for topic in table.topic_names})
     lake = lake_properties(settings.catalog, names.lake)
     client = client_properties(settings.kafka, names.kafka)
     live = live_properties(settings, lake.plain, names.live or "")

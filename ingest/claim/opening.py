@@ -9,6 +9,7 @@ from thermocline.errors import DefinitionDiffers
 from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from thermocline.ingest.claim.ownership import Claim
+from thermocline.ingest.commit.rotation import only_there
 from thermocline.kafka.log import Log
 from thermocline.rules.identity import check_log
 
@@ -49,7 +50,9 @@ class Opening:
         check_schema(claim.table, definition)
         state = claim.state()
         log = log or Log(settings.kafka)
-        check_log(name, state, log, definition, clock.now_ms())
+        there = only_there(definition, log)
+        if there.topics or not definition.topic_patterns:
+            check_log(name, state, log, there, clock.now_ms())
         policy = BadRecordsPolicy.of(definition, settings.table(name))
         check_dead_letter_topic(policy, log)
         client_config, registry = settings.kafka.client_config(), settings.registry.client()

@@ -123,6 +123,13 @@ MIRROR_FAILURES: Final = Counter(
     _TABLE,
     registry=REGISTRY,
 )
+TOPICS_PASSED_OVER: Final = Gauge(
+    "thermocline_ingest_topics_passed_over",
+    "Topics that match a pattern of the table and are not read: the user may not read them, or they are "
+    "compacted and the table needs all records. Exported only for tables with patterns.",
+    _TABLE,
+    registry=REGISTRY,
+)
 TABLE_FILES: Final = Gauge(
     "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )

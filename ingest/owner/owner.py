@@ -17,6 +17,7 @@ from thermocline.errors import (
     OffsetsGone,
     OwnerLost,
     ThermoclineError,
+    TopicMissing,
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import TOMBSTONES_PROPERTY, load_table
@@ -48,6 +49,7 @@ from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.contested import contested, warn_of_contested_keys
 from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
 from thermocline.ingest.quarantine import reopen_quarantine
@@ -106,6 +108,7 @@ class Owner:
     is_contested: bool = False
     drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
+    topics: TopicWatch = field(default_factory=TopicWatch)
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +203,7 @@ class Owner:
 
     def catch_up(self, stop: threading.Event) -> int:
         """Batches until the table holds what the log holds now."""
+        self.topics.look(self)
         goal = self.log.ends(self.definition.topics)
         self.step()
         while not stop.is_set() and not self.position.seam.at_least(goal):
@@ -226,7 +230,9 @@ class Owner:
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
-                self.task = replace(self.task, definition=change.definition)
+                ids = dict(change.topic_ids)
+                self.task = replace(self.task, definition=change.definition, topic_ids=ids)
+                self.drain_goal = None  # its ends may be of a topic that left
             self.on_commit()
             self.observers.landed(outcome, change)
         return outcome
@@ -242,6 +248,10 @@ class Owner:
             self._reload()
         try:
             is_behind = self._batch()
+        except TopicMissing as error:
+            if not self.topics.missed(self, error):
+                raise
+            return True
         except ForeignSnapshot:
             self.rewrites_met += 1
             if self.rewrites_met > REWRITES_MAX or not self._reload():
@@ -252,9 +262,13 @@ class Owner:
 
     def _batch(self) -> bool:
         failpoint("owner.plan")
+        self.topics.look(self)
         topics = self.definition.topics
+        if not topics:
+            return False  # all were deleted, and there is no other one yet
         planned_at_ms = self.clock.now_ms()  # before the log is asked: what it gains from now on is newer
         starts, ends = check_log(self._name, self.position, self.log, self.definition, planned_at_ms)
+        self.topics.saw(ends)
         if not self.position.has_read:
             # The table has no row yet that could have missed its tombstone.
             # safety: beh-first-read
@@ -277,6 +291,7 @@ class Owner:
         ):
             self._note_drained(batch, planned)  # safety: beh-idle-note
         held = self.log.open_transactions(topics)
+        self.topics.held(held)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         measures.stepped(self._name, batch.end, ends, self.clock.now_ms())
         self.lag_records = lag_of(batch.end, ends)

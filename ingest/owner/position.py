@@ -56,9 +56,13 @@ class Position:
             self,
             snapshot_id=landed.snapshot_id,
             seam=change.seam,
+            topic_ids=change.topic_ids,  # safety: ids-of-topics-found
             watermark_ms=change.watermark_ms,
             drained_ms=change.drained_ms,
             partition_times=change.partition_times,
+            tombstones_since_ms={
+                topic: ms for topic, ms in self.tombstones_since_ms.items() if topic in change.topic_ids
+            },
             has_read=self.has_read or change.accounting.read > 0,
             files=files,
         )

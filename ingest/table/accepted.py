@@ -8,12 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from thermocline.errors import ForeignSnapshot, LogReplaced, NotConfirmed, OffsetsGone, TombstonesGone, places
+from thermocline.errors import (
+    ForeignSnapshot,
+    LogReplaced,
+    NotConfirmed,
+    OffsetsGone,
+    TombstonesGone,
+    TopicDeleted,
+    places,
+)
 from thermocline.iceberg.catalog import ACCEPTED_BYTES_MAX, ACCEPTED_ENTRIES_MAX
 from thermocline.rules.seam import Seam
 
-Gap = OffsetsGone | TombstonesGone
-GAPS = (OffsetsGone, TombstonesGone)
+Gap = OffsetsGone | TombstonesGone | TopicDeleted
+GAPS = (OffsetsGone, TombstonesGone, TopicDeleted)
 
 
 @dataclass(frozen=True, slots=True)

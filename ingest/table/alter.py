@@ -19,6 +19,7 @@ from thermocline.ingest.claim.ownership import own_table
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
 from thermocline.ingest.commit.content_files import partition_specs
+from thermocline.ingest.commit.rotation import with_topics
 from thermocline.ingest.table.progress import new_topics
 from thermocline.ingest.table.restore_schema import restore_schema
 from thermocline.kafka.log import Log
@@ -54,6 +55,8 @@ def alter_table(
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
     """
     wanted = settings.table(name).definition(name)
+    if wanted.topic_patterns:
+        wanted = with_topics(wanted, Log(settings.kafka).names())
     table = open_table(settings, name)
     definition = definition_of(table, name)
     restored = schema_differences(definition, table.schema())
@@ -61,7 +64,7 @@ def alter_table(
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
-        check_not_compacted(planned.definition, Log(settings.kafka))
+        check_not_compacted(replace(planned.definition, topics=planned.topics), Log(settings.kafka))
     if restored and not dry_run:
         restore_schema(settings.catalog, definition)
     if planned.changes and not dry_run:

@@ -20,12 +20,13 @@ from thermocline.iceberg.catalog import (
 from thermocline.iceberg.store_check import check_store, new_place
 from thermocline.ingest.commit.change import TableChange, summary_fields
 from thermocline.ingest.commit.java import JavaCatalog, small_jvm
+from thermocline.ingest.commit.rotation import with_topics
 from thermocline.ingest.quarantine import create_quarantine
 from thermocline.ingest.table.progress import new_topics
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import problems_of_new_names
-from thermocline.rules.identity import check_not_compacted
+from thermocline.rules.identity import check_has_topics, check_not_compacted
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -53,6 +54,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
 
     Raises:
         TopicMissing: a topic of the definition does not exist.
+        TopicsUnmatched: it names none, and no topic matches its patterns.
         TopicCompacted: it is compacted, and the table has partial updates.
         TableExists: the catalog has the table already.
         StorageFailed: the store of its files can't be written, read and deleted from.
@@ -63,6 +65,9 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         raise ConfigInvalid(of=f"of table {name}", problems=problems)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
+    if definition.topic_patterns:
+        definition = with_topics(definition, log.names())
+        check_has_topics(definition)
     topics = new_topics(log, definition.topics, settings.table(name).start)
     check_not_compacted(definition, log)
     change = TableChange(topics.starts, log.cluster_id(), topics.topic_ids, -1, drained_ms=created_ms)

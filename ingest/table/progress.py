@@ -13,6 +13,7 @@ from thermocline.iceberg.catalog import SnapshotState, current_state, definition
 from thermocline.ingest.batch.open_transactions import warn
 from thermocline.ingest.batch.plan import Batch, lag_of, plan_batch, records_max_of, with_new_partitions
 from thermocline.ingest.commit.change import NewTopics
+from thermocline.ingest.commit.rotation import only_there, rotated
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.identity import check_identity, check_log, kept_ms
@@ -58,6 +59,7 @@ def next_batch(settings: Settings, name: str, clock: Clock | None = None) -> Bat
     Raises what `thermocline.rules.identity.check_log` raises.
     """
     definition, state, log = _table_and_log(settings, name)
+    definition = only_there(definition, log)
     starts, ends = check_log(name, state, log, definition, (clock or SystemClock()).now_ms())
     records_max = records_max_of(settings.table(name).batch_records_max, 0, bytes_per_record=None)
     seam, offsets_at = with_new_partitions(state.seam, starts), partial(log.offsets_at, definition.topics)
@@ -74,6 +76,11 @@ def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
     except ForeignSnapshot:
         return False  # whether ingest can go on is found out by what takes the table
     now_ms = clock.now_ms()
+    changed = rotated(definition, log)
+    if changed.came or changed.gone:
+        return False
+    if not definition.topics:
+        return True
     starts, ends = check_log(name, state, log, definition, now_ms)
     lag = lag_of(with_new_partitions(state.seam, starts), ends)
     if lag or (state.has_read and is_note_due(state.drained_ms, log, definition, now_ms)):
@@ -85,7 +92,7 @@ def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
 def offsets(settings: Settings, name: str) -> list[PartitionOffsets]:
     """Every partition of the table's topics. Reads only, and shows a seam outside the log as it is."""
     definition, state, log = _table_and_log(settings, name)
-    topics = definition.topics
+    topics = only_there(definition, log).topics
     check_identity(name, state.cluster_id, state.topic_ids, log, topics)
     starts, ends = log.bounds(topics)
     held = {(one.topic, one.partition): one for one in log.open_transactions(topics)}

@@ -7,18 +7,20 @@ repeats the facts. The command runs the same checks again, and acts only when it
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from thermocline.errors import (
     ForeignSnapshot,
     LogReplaced,
     OffsetsGone,
+    TopicDeleted,
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
     ACCEPTED_PROPERTY,
+    DELETED_PROPERTY,
     SUMMARY_ACCEPTED,
     TOMBSTONES_PROPERTY,
     SnapshotState,
@@ -33,6 +35,7 @@ from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
 from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.commit.rotation import change_of, deleted_ends, left_ends, rotated, without
 from thermocline.ingest.table.accepted import (
     GAPS,
     Accepted,
@@ -46,7 +49,8 @@ from thermocline.ingest.table.progress import new_topics
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
-from thermocline.rules.identity import check_log
+from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.identity import check_identity, check_log
 from thermocline.rules.partition_time import PartitionTimes
 
 if TYPE_CHECKING:
@@ -76,6 +80,8 @@ def accept_gap(
         state, as_before = owned.state, TableChange.carrying_on(owned.state)
         if isinstance(stop, OffsetsGone):
             return replace(as_before, seam=state.seam.advanced(stop.ends()))
+        if isinstance(stop, TopicDeleted):
+            return change_of(state, owned.definition, owned.table.properties, {}, stop.topics)
         topics = topics_in_question(stop, owned.definition.topics)
         return replace(as_before, properties=_tombstones_since_now(state, topics, now_ms))
 
@@ -148,6 +154,7 @@ def rebase_onto(
         properties={
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
+            DELETED_PROPERTY: left_ends(table.properties, _known(table, snapshot_id, name)).to_json(),
         },
         new=new,
         definition=_definition_for(table, snapshot_id, name),  # safety: rebase-fits-unit
@@ -168,9 +175,7 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
     They are read from where they were then, which the oldest snapshot that knows them says; where it is gone,
     from ``start`` on.
     """
-    snapshot = table.snapshot_by_id(snapshot_id)
-    assert snapshot is not None, "it was found a moment ago"
-    known = state_of(snapshot, name).topic_ids
+    known = _known(table, snapshot_id, name)
     added = [topic for topic in definition_of(table, name).topics if topic not in known]
     if not added:
         return NewTopics()
@@ -181,6 +186,13 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
         if seam is not None:
             starts = starts.without([topic]).merged_max(seam.without(set(seam.topics) - {topic}))
     return NewTopics(new.topic_ids, starts)
+
+
+def _known(table: Table, snapshot_id: int, name: str) -> Mapping[str, str]:
+    """The ids of the topics that a snapshot was fed from."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, "it was found a moment ago"
+    return state_of(snapshot, name).topic_ids
 
 
 def _seams_joined(table: Table) -> dict[tuple[str, str], Seam]:
@@ -194,14 +206,21 @@ def _seams_joined(table: Table) -> dict[tuple[str, str], Seam]:
 
 
 def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:
-    """The definition with buckets that fit a snapshot from before their number was raised; None: as it is."""
+    """The definition with what a snapshot has: topics that have left since, and buckets; None: as it is.
+
+    Of a table whose number of buckets was raised since, with the number of then.
+    """
     definition = definition_of(table, name)
-    if definition.file_buckets is None:
-        return None
-    with store_named(name):
-        files = plan_files(table, snapshot_id, name, buckets=1)
-    fits = fitting(definition, (file.part.of for file in files))
-    return None if fits is definition else fits
+    left = [topic for topic in _known(table, snapshot_id, name) if topic not in definition.topics]
+    before = definition
+    if left:  # safety: rebase-topics-left
+        topics = (*definition.topics, *left)
+        definition = replace(definition, topics=topics, version=definition.version + 1)
+    if definition.file_buckets is not None:
+        with store_named(name):
+            files = plan_files(table, snapshot_id, name, buckets=1)
+        definition = fitting(definition, (file.part.of for file in files))
+    return None if definition is before else definition
 
 
 def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) -> ForeignSnapshot | None:
@@ -212,8 +231,8 @@ def _foreign(settings: Settings, name: str, given: Sequence[str], clock: Clock) 
     now_ms = clock.now_ms()
     try:
         table = open_table(settings, name)
-        definition, state = definition_of(table, name), current_state(table, name)
-        stop = _find(name, state, Log(settings.kafka), definition, now_ms)
+        state = current_state(table, name)
+        stop = _Finder(settings, name).stop(state, Log(settings.kafka), table, now_ms)
     except ForeignSnapshot as error:
         if error.onto < 0:
             raise
@@ -241,7 +260,8 @@ def _resume(
     now_ms, table = clock.now_ms(), open_table(settings, name)
     definition = definition_of(table, name)
     state, _ = resume_state(table, definition, name)
-    stop = _find(name, state, Log(settings.kafka), definition, now_ms)
+    find = _Finder(settings, name)
+    stop = find.stop(state, Log(settings.kafka), table, now_ms)
     if stop is None:
         return None
     check_facts(name, stop, kinds, facts, to)  # before the table is taken, or waited for
@@ -249,7 +269,7 @@ def _resume(
         raise replace(stop, has_key=False)
     with own_table(settings, name, clock, say=say) as owned:
         now_ms = clock.now_ms()  # before the log is asked: what it gains from now on is newer
-        stop = _find(name, owned.state, owned.log, owned.definition, now_ms)
+        stop = find.stop(owned.state, owned.log, owned.table, now_ms)
         if stop is None:
             return None
         check_facts(name, stop, kinds, facts, to)
@@ -260,15 +280,35 @@ def _resume(
     return accepted
 
 
-def _find(
-    name: str, state: SnapshotState, log: Log, definition: LiveTable, now_ms: int
-) -> Gap | LogReplaced | None:
-    """What the checks find that ingest makes before a batch."""
-    try:
-        check_log(name, state, log, definition, now_ms)
-    except (*GAPS, LogReplaced) as stop:
-        return stop
-    return None
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    """Finds what keeps ingest from going on: what its checks find before a batch."""
+
+    settings: Settings
+    name: str
+
+    def stop(self, state: SnapshotState, log: Log, table: Table, now_ms: int) -> Gap | LogReplaced | None:
+        """The first thing that the checks find; None where ingest can go on."""
+        name, definition = self.name, definition_of(table, self.name)
+        try:
+            there = self._without_deleted(definition, state, log, table, now_ms)
+            if there.topics:
+                check_log(name, state, log, there, now_ms)
+        except (*GAPS, LogReplaced) as stop:
+            return stop
+        return None
+
+    def _without_deleted(
+        self, definition: LiveTable, state: SnapshotState, log: Log, table: Table, now_ms: int
+    ) -> LiveTable:
+        """The definition without deleted topics that the table has all of. Raises as their owner does."""
+        if not definition.topic_patterns:
+            return definition
+        check_identity(self.name, state.cluster_id, {}, log, ())
+        gone = rotated(definition, log).gone
+        drained_ms_max = 1000 * self.settings.table(self.name).deleted_topic_seconds
+        check_drained(self.name, gone, state, deleted_ends(table.properties), now_ms, drained_ms_max)
+        return without(definition, gone)
 
 
 def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
@@ -276,7 +316,7 @@ def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:
     entries = with_entry(owned.table.properties.get(ACCEPTED_PROPERTY, "[]"), entry)
     change = replace(
         moved,
-        summary={SUMMARY_ACCEPTED: entry},
+        summary={**moved.summary, SUMMARY_ACCEPTED: entry},
         properties={**moved.properties, ACCEPTED_PROPERTY: entries},
     )
     failpoint("resume.commit")

@@ -82,8 +82,10 @@ from thermocline.errors.source import (
     SourceInvalid,
     TombstonesGone,
     TopicCompacted,
+    TopicDeleted,
     TopicForbidden,
     TopicMissing,
+    TopicsUnmatched,
 )
 from thermocline.errors.table import (
     CatalogUnreachable,
@@ -168,9 +170,11 @@ __all__ = [
     "TooManyConnections",
     "TooManyRequests",
     "TopicCompacted",
+    "TopicDeleted",
     "TopicForbidden",
     "TopicMissing",
     "TopicUnrecognised",
+    "TopicsUnmatched",
     "TransactionOpen",
     "TrinoRefused",
     "TrinoUnreachable",

@@ -120,6 +120,76 @@ class TopicMissing(SourceError):
     bootstrap_servers: str
 
 
+class TopicsUnmatched(SourceError):
+    """No topic on the cluster matches a pattern of the table, and the table has no other topic.
+
+    A pattern has to match a topic's whole name, and counts only topics that the user of [kafka.client] may
+    describe. Topics whose names begin with two underscores are Kafka's own and never match.
+
+    Nothing was written. Correct `topics` or `kafka.bootstrap_servers`, create a topic, or grant DESCRIBE, and
+    repeat the command. If all topics of a table were deleted, ingest and servers continue by themselves once
+    there is another one; until then, servers answer from what they hold.
+    """
+
+    code = "topics-unmatched"
+    exit_code = ExitCode.USAGE
+    _what = "table {table} has no topic: none on the cluster matches {_patterns}."
+    _state = "nothing was written."
+    _next = f"{SAME_COMMAND}      (once a topic matches that the user may describe)"
+
+    table: str
+    patterns: tuple[str, ...]
+
+    @property
+    def _patterns(self) -> str:
+        return places.some(self.patterns)
+
+
+class TopicDeleted(Resumable, SourceError):
+    """A topic that was found by a pattern was deleted, and it isn't known that the table has all of it.
+
+    A topic that was found by a pattern leaves the table by itself once it is deleted, if the table has
+    everything up to the ends that ingest saw last. If ingest wasn't running, the table must have held all of
+    the log not longer ago than `deleted_topic_seconds`. Otherwise ingest stops: the records that are
+    listed, or an unknown number of them, are lost.
+
+    The table is complete up to its seam; nothing else was written. If a copy of the records exists, have the
+    producer write them to another topic that feeds the table. `thermocline ingest accept-gap`, with the facts
+    repeated (the error prints the whole command), continues without the topic, and records that in the
+    table: all rows stay. Delete a topic only once the table has all of it (`thermocline ingest offsets`).
+    """
+
+    code = "topic-deleted"
+    exit_code = ExitCode.STOPPED
+    _what = "topics of table {table} were deleted with records that it may not have: {_places}."
+    _state = "the table is complete up to its seam, and last held all of the log at {drained_at}."
+    _cause = "a topic was deleted before ingest had read all of it, or while ingest was not running."
+    _next = "{resume}\nif the records can't be restored: this continues without them; all rows stay"
+
+    table: str
+    unread: tuple[str, ...]  # TOPIC/PARTITION@SEAM-END; "?" where the end isn't known
+    drained_at: str  # ISO time
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics, each once."""
+        return places.topics(self.unread)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The partitions, and how far they were read."""
+        return tuple(f"deleted:{place.rpartition('-')[0]}" for place in self.unread)
+
+    @property
+    def resume(self) -> str:
+        """Accepting that."""
+        return places.command("accept-gap", self.table, self.tokens)
+
+    @property
+    def _places(self) -> str:
+        return places.some(self.unread, _deleted)
+
+
 class OffsetsGone(Resumable, SourceError):
     """The log no longer holds records that are still needed.
 
@@ -367,3 +437,10 @@ class LogReplaced(Resumable, SourceError):
             create = "then create a table with another identifier for the new log: this one has no key"
             return f"thermocline table show {self.table}\n{create}"
         return f"{self.resume}\nonly if the log is to be read as it is now: it is read again; all rows stay"
+
+
+def _deleted(place: str) -> str:
+    """A partition that is gone, how far it was read, and how far it went."""
+    read, _, end = place.rpartition("-")
+    ended = "nobody knows how far it went" if end == "?" else f"it went up to {int(end):,}"
+    return f"{places.read_up_to(read)[:-1]}; {ended})"

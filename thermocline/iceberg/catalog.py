@@ -51,6 +51,11 @@ BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
 UNREAD_PROPERTY = "thermocline.unread-fields"  # JSON: names of fields of values that no column is read from
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
+LEFT_PROPERTY = "thermocline.topics-left"  # JSON, by topic: the id, and its part of the seam
+DELETED_PROPERTY = "thermocline.topics-deleted-unread"  # a seam: the ends that such topics were seen to have
+
+# Of `LEFT_PROPERTY`, some 100 bytes for a topic: a season of daily topics.
+LEFT_TOPICS_MAX = 100
 
 # Of `ACCEPTED_PROPERTY`, which is copied into each metadata file; beyond, the oldest entries are dropped.
 # One of a topic with a thousand partitions takes some 60 kB.
@@ -67,6 +72,8 @@ SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
 SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_DRAINED = "thermocline.drained-ms"
 SUMMARY_PARTITION_TIMES = "thermocline.partition-times-ms"
+SUMMARY_TOPICS_ADDED = "thermocline.topics-added"
+SUMMARY_TOPICS_LEFT = "thermocline.topics-left"
 SUMMARY_ACCEPTED = "thermocline.accepted"
 SUMMARY_REPLAYED = "thermocline.replayed"
 SUMMARY_TAKEN_IN = "thermocline.taken-in"

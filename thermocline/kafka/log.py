@@ -22,6 +22,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, though its __all__ is missing
+    AclOperation,
     ConfigResource,
     OffsetSpec,
 )
@@ -49,6 +50,7 @@ from thermocline.kafka.facts import (
     retention_of,
 )
 from thermocline.process.clock import Clock, SystemClock
+from thermocline.rules.definition.topic_patterns import OWN_OF_KAFKA
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -135,6 +137,45 @@ class Log:
         """The facts of each topic. Raises `TopicMissing` for the first one that does not exist."""
         return self._once_known(lambda: self._describe(topics))
 
+    def names(self) -> frozenset[str]:
+        """All topics that the user may describe, without Kafka's own."""
+        try:
+            failpoint("log.request")
+            listed = self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
+        except KafkaException as error:
+            raise self._unreachable(error.args[0].str()) from error
+        return frozenset(topic for topic in listed if not topic.startswith(OWN_OF_KAFKA))
+
+    def missing(self, topics: Sequence[str]) -> tuple[str, ...]:
+        """Those that don't exist, by what the cluster goes on to say of each of them for a little while.
+
+        A list of all topics lacks those, too, that the user may not describe.
+        """
+        deadline, missing = self._clock.monotonic() + METADATA_WAIT_SECONDS, tuple(topics)
+        while missing:
+            missing = self._missing(missing)  # safety: deleted-by-name
+            if self._clock.monotonic() >= deadline:
+                break
+            self._clock.sleep(METADATA_POLL_SECONDS)
+        return missing
+
+    def may_read(self, topics: Sequence[str]) -> dict[str, bool]:
+        """Whether the user may read the records of each topic, as far as the brokers say it."""
+        futures = (
+            self._admin.describe_topics(
+                TopicCollection(list(topics)),
+                include_authorized_operations=True,
+                request_timeout=REQUEST_TIMEOUT_SECONDS,
+            )
+            if topics
+            else {}
+        )
+        allowed = {topic: self._answer(futures[topic], topic).authorized_operations for topic in topics}
+        return {
+            topic: operations is None or AclOperation.READ in operations
+            for topic, operations in allowed.items()
+        }
+
     def configs(self, topics: Sequence[str]) -> dict[str, TopicConfig]:
         """The configuration of each topic; `config_of` nothing where the user may not describe it."""
         return {
@@ -148,6 +189,8 @@ class Log:
 
     def entries(self, topics: Sequence[str]) -> dict[str, dict[str, str | None] | None]:
         """What the broker says of each topic's configuration; None where the user may not describe it."""
+        if not topics:
+            return {}
         asked = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
         futures = self._admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_SECONDS)
         return {topic: self._entries_of(futures[of], topic) for topic, of in zip(topics, asked, strict=True)}
@@ -200,7 +243,21 @@ class Log:
             }
         )
 
+    def _missing(self, topics: Sequence[str]) -> tuple[str, ...]:
+        futures = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
+        )
+        missing = []
+        for topic in topics:
+            try:
+                self._answer(futures[topic], topic)
+            except TopicMissing:
+                missing.append(topic)
+        return tuple(missing)
+
     def _describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        if not topics:  # of which the client asks nobody
+            return {}
         futures = self._admin.describe_topics(
             TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS
         )
@@ -256,6 +313,8 @@ class Log:
         asked = {
             TopicPartition(topic, p): spec for topic, fact in facts.items() for p in range(fact.partitions)
         }
+        if not asked:
+            return {}
         futures = self._admin.list_offsets(
             asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_SECONDS
         )

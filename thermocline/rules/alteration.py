@@ -26,6 +26,12 @@ from thermocline.rules.definition import (
     with_next_ids,
 )
 from thermocline.rules.definition.option import option_of
+from thermocline.rules.definition.topic_patterns import (
+    entries_of,
+    finds,
+    found_by_pattern,
+    named_in,
+)
 from thermocline.text.shown import json_text
 
 if TYPE_CHECKING:
@@ -92,9 +98,11 @@ def plan_alteration(
         *_changed_buckets(current, wanted, files),
         *_changed_options(current, wanted),
     )
+    named = replace(wanted, topics=current.topics)
     in_buckets = with_buckets(current, wanted.buckets_written, files)
     definition = replace(
         wanted,
+        topics=tuple(dict.fromkeys((*named_in(wanted), *found_by_pattern(named), *wanted.topics))),
         buckets=in_buckets.buckets,
         file_buckets=in_buckets.file_buckets,
         name=current.name,
@@ -134,7 +142,8 @@ def _free() -> Iterator[str]:
 
 def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     for topic in current.topics:
-        if topic not in wanted.topics:  # safety: kept-topics
+        # safety: kept-topics
+        if topic not in wanted.topics and not finds(wanted.topic_patterns, topic):
             yield f"the topic {topic} can't be left out: the table holds rows of it, and its seam"
 
 
@@ -254,8 +263,12 @@ def _changed_options(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 def _changed_topics(current: LiveTable, wanted: LiveTable, added: Sequence[str]) -> Iterator[str]:
     yield from (f"topic {topic} feeds the table, too" for topic in added)
-    if not added and current.topics != wanted.topics:
-        yield f"topics are listed as {_spelled(wanted.topics)}"
+    ours, theirs = entries_of(current), entries_of(wanted)
+    if current.topic_patterns != wanted.topic_patterns:
+        before, after = _spelled(current.topic_patterns), _spelled(wanted.topic_patterns)
+        yield f"topics are found by {after}, from {before}"
+    elif not added and ours != theirs:
+        yield f"topics are listed as {_spelled(theirs)}"
 
 
 def _changed_buckets(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:

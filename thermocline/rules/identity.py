@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thermocline.errors import LogReplaced, ReadPointGone, TombstonesGone, TopicCompacted
+from thermocline.errors import LogReplaced, ReadPointGone, TombstonesGone, TopicCompacted, TopicsUnmatched
 from thermocline.process.clock import iso_time
 from thermocline.rules.seam import Seam, check_against_log
 
@@ -42,11 +42,18 @@ def check_log(table: str, at: Fed, log: Log, definition: LiveTable, now_ms: int)
 
     Raises what `check_source`, `check_not_compacted` and `check_tombstones` raise.
     """
+    check_has_topics(definition)
     starts, ends = check_source(table, at, log, definition.topics)
     check_not_compacted(definition, log)
     if has_rows_to_delete(at, definition):
         check_tombstones(definition, at, ends, log, now_ms)
     return starts, ends
+
+
+def check_has_topics(definition: LiveTable) -> None:
+    """Raises `TopicsUnmatched` where there is none yet, or none any more, that its patterns find."""
+    if not definition.topics:
+        raise TopicsUnmatched(table=definition.name, patterns=definition.topic_patterns)
 
 
 def check_not_compacted(definition: LiveTable, log: Log) -> None:
@@ -256,7 +263,8 @@ def tombstones_matter_from_ms(at: Fed, definition: LiveTable) -> int:
     """
     if not has_rows_to_delete(at, definition):
         return NEVER_MS
-    return max(at.drained_ms, min(at.tombstones_since_ms.get(topic, 0) for topic in definition.topics))
+    since = [at.tombstones_since_ms.get(topic, 0) for topic in definition.topics]
+    return max(at.drained_ms, min(since, default=0))
 
 
 def kept_ms(config: TopicConfig) -> int:

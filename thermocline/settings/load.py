@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigInvalid, did_you_mean
 from thermocline.process.masking import mask_secrets, remember
+from thermocline.rules.definition.topic_patterns import problems_of_entries
 from thermocline.settings.checks import (
     problems_of_addresses,
     problems_of_client,
@@ -318,6 +319,9 @@ def _problems_of_tables(settings: Settings) -> Iterator[str]:
         except ConfigInvalid as error:
             yield from (f"tables.{name}: {problem}" for problem in error.problems)
             continue
+        written = [of.dead_letter_topic for of in settings.tables.values()]
+        others = sorted({topic for topic in (*written, settings.audit.topic) if topic})
+        yield from (f"tables.{name}: {one}" for one in problems_of_entries(table.topics, others))
         if definition.needs_registry and not settings.registry.url:
             yield (
                 f"tables.{name}: its records name their schemas: set registry.url, or give value_schema_file "

@@ -13,6 +13,7 @@ from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.columns import Column
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
+from thermocline.rules.definition.topic_patterns import problems_of_entries, split_entries
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.settings.section import Section
 from thermocline.settings.values import (
@@ -75,6 +76,7 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
     errors_ratio_max: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     errors_count_max: Annotated[int, Field(ge=0)] | None = None
     dead_letter_topic: str | None = None
+    deleted_topic_seconds: Seconds = 3600.0
     views: Annotated[tuple[Literal["live", "live_by_key", "cold"], ...], BeforeValidator(names_of)] = (
         "live",
         "live_by_key",
@@ -89,6 +91,16 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
             raise ValueError(f'dead_letter_topic is "{self.dead_letter_topic}", which feeds the table itself')
         return self
 
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The topics that the file names."""
+        return split_entries(self.topics)[0]
+
+    @property
+    def topic_patterns(self) -> tuple[str, ...]:
+        """The patterns by which the others are found."""
+        return split_entries(self.topics)[1]
+
     def definition(self, name: str) -> LiveTable:
         """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
         given = {field.name: getattr(self, setting) for setting, field in settings_of(LiveTable)}
@@ -96,7 +108,10 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
             given[f"{part}_schema"] = _schema_of(
                 name, format_, f"{part}_schema_file", given[f"{part}_schema"]
             )
-        return LiveTable.build(name=name, **given)
+        if problems := tuple(problems_of_entries(self.topics)):
+            raise ConfigInvalid(of=f"of table {name}", problems=problems)
+        names_and_patterns = {"topics": self.topic_names, "topic_patterns": self.topic_patterns}
+        return LiveTable.build(name=name, **given | names_and_patterns)
 
 
 def _schema_of(table: str, format_: str, setting: str, path: Path | None) -> str | None:

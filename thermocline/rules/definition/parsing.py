@@ -21,6 +21,7 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
         text, message = options.get(f"{part}_schema"), options.get(f"{part}_message")
         parsed[f"{part}_schema"] = _parsed_schema(part, of, text, message, problems)
         parsed[f"{part}_message"] = message or None
+    parsed["topic_patterns"] = tuple(options.get("topic_patterns", ()))
     parsed["entity"] = tuple(options.get("entity", ())) or key
     parsed["sequence_by"] = tuple(options.get("sequence_by", ()))
     try:

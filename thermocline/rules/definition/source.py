@@ -13,7 +13,14 @@ __all__ = ["SourceOptions"]
 class SourceOptions:
     """Where records come from."""
 
-    topics: tuple[str, ...] = field(metadata=by_rule("Topics that feed the table."))
+    topics: tuple[str, ...] = field(
+        metadata=by_rule(
+            "Topics that feed the table. An entry that can't be a topic's name, such as `log\\.\\d{8}`, is a "
+            "pattern: a regular expression that the whole names of topics match, which are found while ingest "
+            "runs."
+        )
+    )
+    topic_patterns: tuple[str, ...] = field(default=(), metadata=by_rule("", left_out=True))
     transactional: bool = field(
         default=False,
         metadata=free(

@@ -12,6 +12,7 @@ from thermocline.rules.columns import declared, spelled, stored_ids
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
+from thermocline.rules.definition.topic_patterns import entries_of
 
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["differences", "from_stored", "stored"]
 
-_NOT_COMPARED = ("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets")
+_NOT_COMPARED = (
+    *("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets"),
+    *("topics", "topic_patterns"),
+)
 
 
 def stored(table: LiveTable) -> str:
@@ -57,6 +61,9 @@ def differences(ours: LiveTable, theirs: LiveTable) -> Iterator[str]:
     """What an alteration would have to change to make one definition the other, in sentences."""
     if ours.buckets_written != theirs.buckets_written:
         yield f"buckets is {ours.buckets_written}, not {theirs.buckets_written}"
+    our_topics, their_topics = entries_of(ours), entries_of(theirs)
+    if our_topics != their_topics:  # safety: patterns-differ
+        yield f"topics is {spelled(our_topics)}, not {spelled(their_topics)}"
     for name in sorted(option.name for option in fields(ours) if option.name not in _NOT_COMPARED):
         one, other = getattr(ours, name), getattr(theirs, name)
         if one != other:

@@ -15,6 +15,7 @@ __all__ = ["problems"]
 
 def problems(table: LiveTable) -> Iterator[str]:
     """What is wrong with the options of `SourceOptions`, a sentence for each problem."""
-    if not table.topics or len(set(table.topics)) < len(table.topics):
+    has_any = table.topics or table.topic_patterns
+    if not has_any or len(set(table.topics)) < len(table.topics):
         yield "topics must name at least one topic, and each once"
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))

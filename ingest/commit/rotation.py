@@ -1,0 +1,171 @@
+"""Topics that a table's patterns find: which came and which were deleted, and the change that says so.
+
+A topic is part of a table from the snapshot on whose definition names it. It is read from its first record
+on: it was created after somebody last looked for topics, and after the table. A deleted topic that the table
+has all of leaves seam and definition. Its id and its part of the seam are kept for a while: if it was only
+hidden from the user, it is read on from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from thermocline.iceberg.catalog import (
+    DELETED_PROPERTY,
+    LEFT_PROPERTY,
+    LEFT_TOPICS_MAX,
+    SUMMARY_TOPICS_ADDED,
+    SUMMARY_TOPICS_LEFT,
+    TOMBSTONES_PROPERTY,
+)
+from thermocline.ingest.commit.change import NewTopics, TableChange
+from thermocline.rules.definition.topic_patterns import added_to, found_by_pattern
+from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.ingest.commit.change import InLog
+    from thermocline.kafka.facts import TopicFacts
+    from thermocline.kafka.log import Log
+    from thermocline.rules.definition import LiveTable
+
+__all__ = [
+    "LOOK_SECONDS",
+    "Rotated",
+    "change_of",
+    "deleted_ends",
+    "left_ends",
+    "only_there",
+    "rotated",
+    "with_topics",
+    "without",
+]
+
+LOOK_SECONDS: Final = 10.0
+"""A look asks a broker for the names of all topics: milliseconds, and some 100 kB with a thousand."""
+
+NAMED_MAX: Final = 100
+"""Of topics that come or leave with one commit, which stays in the metadata as long as its snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """The topics that came, and those that were deleted, each in the order of names or of the definition."""
+
+    came: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def rotated(definition: LiveTable, log: Log) -> Rotated:
+    """What the cluster has now against what the definition names. Nothing where it has no pattern.
+
+    Raises `TopicForbidden` where a topic is not listed, and the user may not ask whether it exists.
+    """
+    if not definition.topic_patterns:
+        return Rotated((), ())
+    listed = log.names()
+    unlisted = [topic for topic in found_by_pattern(definition) if topic not in listed]
+    return Rotated(added_to(definition, listed), log.missing(unlisted))
+
+
+def only_there(definition: LiveTable, log: Log) -> LiveTable:
+    """The definition without the topics that its patterns found and that were deleted, for questions."""
+    return without(definition, rotated(definition, log).gone)
+
+
+def without(definition: LiveTable, gone: Sequence[str]) -> LiveTable:
+    """The definition without these topics."""
+    if not gone:
+        return definition
+    return replace(definition, topics=tuple(topic for topic in definition.topics if topic not in gone))
+
+
+def with_topics(definition: LiveTable, listed: frozenset[str]) -> LiveTable:
+    """The definition as the file has it, with the topics that its patterns find now."""
+    return replace(definition, topics=(*definition.topics, *added_to(definition, listed)))
+
+
+def deleted_ends(properties: Mapping[str, str]) -> Seam:
+    """The ends that deleted topics were seen to have, where the table did not have all of them."""
+    return Seam.from_json(properties.get(DELETED_PROPERTY, "{}"))
+
+
+def left_ends(properties: Mapping[str, str], ids: Mapping[str, str]) -> Seam:
+    """The same, and how far topics that left were read, for a table that goes back to when it had these."""
+    left: dict[str, _Left] = json.loads(properties.get(LEFT_PROPERTY, "{}"))
+    read = {topic: one["seam"] for topic, one in left.items() if ids.get(topic) == one["id"]}
+    return deleted_ends(properties).merged_max(Seam.from_dict(read))  # safety: rebase-ends-of-topics-left
+
+
+def change_of(
+    at: InLog,
+    definition: LiveTable,
+    properties: Mapping[str, str],
+    came: Mapping[str, TopicFacts],
+    gone: Sequence[str],
+) -> TableChange:
+    """The change after which the topics that came feed the table, and those that are gone don't.
+
+    The table counts as drained a look earlier than before: what came may have records that are as old.
+    """
+    left: dict[str, _Left] = json.loads(properties.get(LEFT_PROPERTY, "{}"))
+    tombstones = {topic: ms for topic, ms in at.tombstones_since_ms.items() if topic not in gone}
+    noted = {topic: entry for topic, entry in left.items() if topic not in (*came, *gone)}
+    noted |= {topic: _noted(at, topic) for topic in gone}
+    change = replace(
+        TableChange.carrying_on(at),
+        seam=at.seam.without(gone),
+        topic_ids={topic: of for topic, of in at.topic_ids.items() if topic not in gone},
+        partition_times=(at.partition_times or PartitionTimes()).without(gone),
+        # safety: topics-found-late
+        drained_ms=max(0, at.drained_ms - round(1000 * LOOK_SECONDS)) if came else at.drained_ms,
+        summary={
+            **({SUMMARY_TOPICS_ADDED: _names(list(came))} if came else {}),
+            **({SUMMARY_TOPICS_LEFT: _names(gone)} if gone else {}),
+        },
+        properties={
+            TOMBSTONES_PROPERTY: json.dumps(tombstones),
+            LEFT_PROPERTY: json.dumps(dict(list(noted.items())[-LEFT_TOPICS_MAX:])),
+            DELETED_PROPERTY: deleted_ends(properties).without(gone).to_json(),
+        },
+        definition=replace(
+            definition,
+            topics=(*without(definition, gone).topics, *came),
+            version=definition.version + 1,
+        ),
+    )
+    ids = {topic: facts.topic_id for topic, facts in came.items()}
+    starts = {
+        (topic, partition): _start(topic, facts.topic_id, partition, left)
+        for topic, facts in came.items()
+        for partition in range(facts.partitions)
+    }
+    return change.reading(NewTopics(ids, Seam(starts)))
+
+
+class _Left(TypedDict):
+    """A topic that left."""
+
+    id: str
+    seam: dict[str, int]
+
+
+def _start(topic: str, topic_id: str, partition: int, left: Mapping[str, _Left]) -> int:
+    """The first offset; of a topic that was thought deleted and was not, where the table was in it."""
+    before = left.get(topic)
+    if before is None or before["id"] != topic_id:  # safety: same-topic-again
+        return 0
+    return before["seam"].get(str(partition), 0)
+
+
+def _noted(at: InLog, topic: str) -> _Left:
+    part = at.seam.without(set(at.seam.topics) - {topic}).to_dict()
+    return {"id": at.topic_ids.get(topic, ""), "seam": part.get(topic, {})}
+
+
+def _names(topics: Sequence[str]) -> str:
+    more = len(topics) - NAMED_MAX
+    return ", ".join(topics[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

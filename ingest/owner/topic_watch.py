@@ -1,0 +1,160 @@
+"""The watch for topics that a table's patterns find: new ones feed the table, deleted ones leave it.
+
+Before a batch is planned, the owner looks at the cluster's topics, at most every `LOOK_SECONDS`. What came
+and what is gone is committed at once, all together, as an alteration of the definition. So ingest and servers
+read a topic from the same snapshot on. A topic that must not be read is named in a warning and a metric, and
+looked at again; the others are not kept from being read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from thermocline.errors import KafkaUnreachable, TopicDeleted, TopicForbidden, TopicMissing
+from thermocline.failpoints import failpoint
+from thermocline.iceberg.catalog import DELETED_PROPERTY
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.commit.rotation import LOOK_SECONDS, change_of, deleted_ends, rotated
+from thermocline.ingest.owner.measures import TOPICS_PASSED_OVER
+from thermocline.process.logs import fields
+from thermocline.rules.definition.topic_patterns import finds
+from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.identity import check_identity
+from thermocline.rules.seam import Seam
+
+if TYPE_CHECKING:
+    from thermocline.ingest.owner.owner import Owner
+    from thermocline.kafka.facts import OpenTransaction, TopicFacts
+
+__all__ = ["TopicWatch"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TopicWatch:
+    """What one owner knows of the topics that its table's patterns find. Does nothing without patterns.
+
+    ``ends`` are those that its topics were last seen to have, what open transactions hold back included.
+    """
+
+    looked_at: float = float("-inf")
+    is_urgent: bool = False
+    ends: Seam = field(default_factory=Seam)
+    properties: dict[str, str] = field(default_factory=dict)
+    passed_over: dict[str, str] = field(default_factory=dict)
+
+    def look(self, owner: Owner) -> None:
+        """Looks, where it is time, and commits what is found.
+
+        Raises:
+            LogReplaced: another cluster answers.
+            TopicDeleted: a topic was deleted, and the table may lack records of it.
+            ThermoclineError: the log does not answer, or the commit did not land.
+        """
+        if not owner.definition.topic_patterns:
+            return
+        now = owner.clock.monotonic()
+        if now - self.looked_at < LOOK_SECONDS and not self.is_urgent:
+            return
+        at, name = owner.position, owner.definition.name
+        # Topics of another cluster are none of the table's.
+        check_identity(name, at.cluster_id, {}, owner.log, ())  # safety: patterns-cluster
+        found = rotated(owner.definition, owner.log)
+        came = self._readable(owner, found.came)
+        if found.gone:
+            self._check_drained(owner, found.gone)
+        if came or found.gone:
+            self._land(owner, came, found.gone)
+        self.looked_at = now
+
+    def saw(self, ends: Seam) -> None:
+        """These are the ends of all topics of the table now."""
+        self.ends = ends
+
+    def held(self, held: Iterable[OpenTransaction]) -> None:
+        """A step is done, and this waits behind the ends for transactions; some of it may be committed."""
+        beyond = Seam({(one.topic, one.partition): one.begins_at + one.held_back for one in held})
+        self.ends = self.ends.merged_max(beyond)  # safety: deleted-held-back
+        self.is_urgent = False
+
+    def missed(self, owner: Owner, error: TopicMissing) -> bool:
+        """Whether a topic that is missing is looked for at once; False where that was done before."""
+        if self.is_urgent or not finds(owner.definition.topic_patterns, error.topic):
+            return False
+        extra = fields(table=owner.definition.name, topic=error.topic)
+        _logger.info("a topic is missing; looking at all", extra=extra)
+        self.is_urgent = True
+        return True
+
+    def _check_drained(self, owner: Owner, gone: Sequence[str]) -> None:
+        noted = deleted_ends({**owner.table.properties, **self.properties})
+        known = self.ends.merged_max(noted)
+        ends = known.without(set(known.topics) - set(gone))
+        drained_ms_max = 1000 * owner.settings.deleted_topic_seconds
+        try:
+            check_drained(
+                owner.definition.name, gone, owner.position, ends, owner.clock.now_ms(), drained_ms_max
+            )
+        except TopicDeleted as error:
+            self._note_unread(owner, error, ends, noted)
+            raise
+
+    def _note_unread(self, owner: Owner, error: TopicDeleted, ends: Seam, noted: Seam) -> None:
+        """Commits what this process alone has seen of topics, so that the next one stops, too."""
+        seen = ends.without(set(ends.topics) - set(error.topics)).merged_max(noted)
+        if seen != noted:
+            change = TableChange.carrying_on(owner.position)
+            noting = replace(change, properties={DELETED_PROPERTY: seen.to_json()})
+            landed(owner.land(noting))  # safety: deleted-unread-noted
+            self.properties |= noting.properties
+
+    def _land(self, owner: Owner, came: Mapping[str, TopicFacts], gone: Sequence[str]) -> None:
+        properties = {**owner.table.properties, **self.properties}
+        change = change_of(owner.position, owner.definition, properties, came, gone)
+        failpoint("owner.topics")
+        done = landed(owner.land(change))
+        self.properties |= change.properties
+        # What it has of records now, the table may not have when it is deleted.
+        self.ends = self.ends.without(gone).merged_max(owner.log.ends(tuple(came)))
+        for what, topics in (("topics feed the table, too", came), ("topics left the table", gone)):
+            if topics:
+                extra = fields(table=owner.definition.name, topics=list(topics), snapshot_id=done.snapshot_id)
+                _logger.info(what, extra=extra)
+
+    def _readable(self, owner: Owner, topics: Sequence[str]) -> dict[str, TopicFacts]:
+        """Those that can be read as the table is read; of the others, why not is said once."""
+        found: dict[str, TopicFacts] = {}
+        reasons: dict[str, str] = {}
+        for topic in topics:
+            try:
+                found[topic] = owner.log.describe([topic])[topic]
+            except (TopicMissing, TopicForbidden, KafkaUnreachable) as error:
+                reasons[topic] = error.what
+        for topic, reason in self._refused(owner, tuple(found)):
+            del found[topic]
+            reasons[topic] = reason
+        self._say(owner.definition.name, reasons)
+        return found
+
+    def _refused(self, owner: Owner, topics: Sequence[str]) -> Iterable[tuple[str, str]]:
+        rights = owner.log.may_read(topics)
+        needs_all = owner.definition.merging.needs_every_record
+        configs = owner.log.configs(topics) if needs_all else {}
+        for topic in topics:
+            if not rights[topic]:
+                yield topic, "the user of [kafka.client] may not read it"
+            elif needs_all and configs[topic].is_compacted:  # safety: found-not-compacted
+                yield topic, "it is compacted, and the table needs all records of a key"
+
+    def _say(self, table: str, reasons: Mapping[str, str]) -> None:
+        for topic, reason in reasons.items():
+            if self.passed_over.get(topic) != reason:
+                extra = fields(table=table, topic=topic, reason=reason)
+                _logger.warning("a topic matches a pattern and is not read", extra=extra)
+        self.passed_over = dict(reasons)
+        TOPICS_PASSED_OVER.labels(table).set(len(reasons))
