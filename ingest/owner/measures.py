@@ -126,7 +126,7 @@ MIRROR_FAILURES: Final = Counter(
 TOPICS_PASSED_OVER: Final = Gauge(
     "thermocline_ingest_topics_passed_over",
     "Topics that match a pattern of the table and are not read: the user may not read them, or they are "
-    "compacted and the table needs all records. Exported only for tables with patterns.",
+    "compacted and the table needs all records.",
     _TABLE,
     registry=REGISTRY,
 )
@@ -180,6 +180,7 @@ def opened(
     LAST_COMMIT.labels(table).set(at_ms / 1000)
     OWNED.labels(table).set(at_ms / 1000)
     LAST_STEP.labels(table).set(at_ms / 1000)
+    TOPICS_PASSED_OVER.labels(table).set(0)
     found = Counts(one.verdict for one in settled)
     for verdict in Resolution:
         RECONCILED.labels(table, verdict.value).set(found[verdict])

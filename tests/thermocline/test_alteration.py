@@ -186,7 +186,8 @@ def test_every_reason_is_given_at_once() -> None:
 
 
 def test_what_is_neither_free_nor_fixed_has_a_rule_of_its_own_or_says_which_definition_it_is() -> None:
-    ruled = {"topics", "columns", "buckets", "file_buckets", "name", "provenance_id", "version"}
+    of_topics = {"topics", "topic_patterns"}
+    ruled = of_topics | {"columns", "buckets", "file_buckets", "name", "provenance_id", "version"}
     found = {field.name: option_of(field) for field in fields(LiveTable)}
     assert {name for name, option in found.items() if not option.is_free and not option.fixed} == ruled
     assert not any(option.is_free and option.fixed for option in found.values())

@@ -110,6 +110,10 @@ STORED: list[tuple[dict[str, Any], str]] = [
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"protobuf","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
     ),
     (
+        {"topics": ["t", "log.1"], "topic_patterns": [r"log\.\d+"], "version": 2},
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topic_patterns":["log\\\\.\\\\d+"],"topics":["t","log.1"],"transactional":false,"version":2}',
+    ),
+    (
         {"envelope": "maxwell"},
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"envelope":"maxwell","format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
     ),

@@ -442,5 +442,5 @@ class LogReplaced(Resumable, SourceError):
 def _deleted(place: str) -> str:
     """A partition that is gone, how far it was read, and how far it went."""
     read, _, end = place.rpartition("-")
-    ended = "nobody knows how far it went" if end == "?" else f"it went up to {int(end):,}"
-    return f"{places.read_up_to(read)[:-1]}; {ended})"
+    ended = f"it went up to {int(end):,}" if end.isdigit() else "nobody knows how far it went"
+    return f"{places.read_up_to(read)}, {ended}"

@@ -16,8 +16,8 @@ class SourceOptions:
     topics: tuple[str, ...] = field(
         metadata=by_rule(
             "Topics that feed the table. An entry that can't be a topic's name, such as `log\\.\\d{8}`, is a "
-            "pattern: a regular expression that the whole names of topics match, which are found while ingest "
-            "runs."
+            "pattern: a regular expression that the whole names of topics match. Ingest finds such topics "
+            "while it runs."
         )
     )
     topic_patterns: tuple[str, ...] = field(default=(), metadata=by_rule("", left_out=True))
