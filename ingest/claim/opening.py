@@ -9,7 +9,7 @@ from thermocline.errors import DefinitionDiffers
 from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from thermocline.ingest.claim.ownership import Claim
-from thermocline.ingest.commit.rotation import only_there
+from thermocline.ingest.commit.rotation import without_deleted
 from thermocline.kafka.log import Log
 from thermocline.rules.identity import check_log
 
@@ -50,7 +50,8 @@ class Opening:
         check_schema(claim.table, definition)
         state = claim.state()
         log = log or Log(settings.kafka)
-        there = only_there(definition, log)
+        properties, seconds = claim.table.properties, settings.table(name).deleted_topic_seconds
+        there = without_deleted(definition, state, log, properties, clock.now_ms(), seconds)
         if there.topics or not definition.topic_patterns:
             check_log(name, state, log, there, clock.now_ms())
         policy = BadRecordsPolicy.of(definition, settings.table(name))

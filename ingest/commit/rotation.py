@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from thermocline.iceberg.catalog import (
     DELETED_PROPERTY,
+    HELD_PROPERTY,
     LEFT_PROPERTY,
     LEFT_TOPICS_MAX,
+    SEAM_PROPERTY,
     SUMMARY_TOPICS_ADDED,
     SUMMARY_TOPICS_LEFT,
     TOMBSTONES_PROPERTY,
 )
 from thermocline.ingest.commit.change import NewTopics, TableChange
 from thermocline.rules.definition.topic_patterns import added_to, found_by_pattern
+from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.identity import Fed, check_identity
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 
@@ -37,11 +41,13 @@ __all__ = [
     "Rotated",
     "change_of",
     "deleted_ends",
-    "left_ends",
+    "given_up_ends",
+    "held_topics",
     "only_there",
     "rotated",
     "with_topics",
     "without",
+    "without_deleted",
 ]
 
 LOOK_SECONDS: Final = 10.0
@@ -76,6 +82,29 @@ def only_there(definition: LiveTable, log: Log) -> LiveTable:
     return without(definition, rotated(definition, log).gone)
 
 
+def without_deleted(
+    definition: LiveTable,
+    at: Fed,
+    log: Log,
+    properties: Mapping[str, str],
+    now_ms: int,
+    drained_seconds: float,
+) -> LiveTable:
+    """The definition without deleted topics that the table has all of, by what the table says of itself.
+
+    Raises:
+        LogReplaced: another cluster answers.
+        TopicDeleted: the table may lack records of a deleted topic.
+    """
+    if not definition.topic_patterns:
+        return definition
+    check_identity(definition.name, at.cluster_id, {}, log, ())
+    gone = rotated(definition, log).gone
+    ends, held = deleted_ends(properties), held_topics(properties)
+    check_drained(definition.name, gone, at, ends, held, now_ms, 1000 * drained_seconds)
+    return without(definition, gone)
+
+
 def without(definition: LiveTable, gone: Sequence[str]) -> LiveTable:
     """The definition without these topics."""
     if not gone:
@@ -93,11 +122,21 @@ def deleted_ends(properties: Mapping[str, str]) -> Seam:
     return Seam.from_json(properties.get(DELETED_PROPERTY, "{}"))
 
 
-def left_ends(properties: Mapping[str, str], ids: Mapping[str, str]) -> Seam:
-    """The same, and how far topics that left were read, for a table that goes back to when it had these."""
+def held_topics(properties: Mapping[str, str]) -> frozenset[str]:
+    """The topics of which open transactions held records back when the table last had all of the log."""
+    return frozenset(json.loads(properties.get(HELD_PROPERTY, "[]")))
+
+
+def given_up_ends(properties: Mapping[str, str], ids: Mapping[str, str]) -> Seam:
+    """The same, and how far topics were read, for a table that goes back to when it had those with these ids.
+
+    Those that left since are among them.
+    """
     left: dict[str, _Left] = json.loads(properties.get(LEFT_PROPERTY, "{}"))
     read = {topic: one["seam"] for topic, one in left.items() if ids.get(topic) == one["id"]}
-    return deleted_ends(properties).merged_max(Seam.from_dict(read))  # safety: rebase-ends-of-topics-left
+    newest = Seam.from_json(properties.get(SEAM_PROPERTY, "{}"))
+    # safety: rebase-ends-of-topics
+    return deleted_ends(properties).merged_max(Seam.from_dict(read)).merged_max(newest)
 
 
 def change_of(

@@ -226,7 +226,7 @@ class Owner:
         self.lease.check()
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            self.position = self.position.after(outcome, change)
+            self.position = self.position.after(outcome, change, self.definition.buckets)
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
@@ -287,11 +287,15 @@ class Owner:
             with self.observers.batch(batch):
                 self._run(batch, planned)
         elif self.position.has_read and is_note_due(
-            self.position.drained_ms, self.log, self.definition, planned_at_ms
+            self.position.drained_ms,
+            self.log,
+            self.definition,
+            planned_at_ms,
+            self.settings.deleted_topic_seconds,
         ):
             self._note_drained(batch, planned)  # safety: beh-idle-note
         held = self.log.open_transactions(topics)
-        self.topics.held(held)
+        self.topics.stepped(held)
         warn(self._name, self.standstill.long_open(held, self.position.seam, self.clock.monotonic()))
         measures.stepped(self._name, batch.end, ends, self.clock.now_ms())
         self.lag_records = lag_of(batch.end, ends)
@@ -371,11 +375,12 @@ class Owner:
             self.bad_records.settle(result.reports)  # safety: quarantine-before-commit
         except ThermoclineError as error:
             return Rejected(error)
+        drained_at_ms = drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms)
         change = replace(
             TableChange.carrying_on(self.position),
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
-            drained_ms=drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms),
+            drained_ms=drained_at_ms,
             partition_times=self.position.partition_times.advanced(greatest_times(batch, result.reports)),
             accounting=accounting,
             began_ms=planned.at_ms,
@@ -385,6 +390,7 @@ class Owner:
             properties={
                 TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
                 **self.unread.met(result.reports),
+                **self.topics.to_commit(self, drained_at_ms == planned.at_ms),
             },
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),

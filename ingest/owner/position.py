@@ -47,10 +47,10 @@ class Position:
             files,
         )
 
-    def after(self, landed: Landed, change: TableChange) -> Position:
-        """The position of the snapshot that a commit of ours made."""
+    def after(self, landed: Landed, change: TableChange, buckets: int | None = None) -> Position:
+        """The position of the snapshot that a commit of ours made; ``buckets`` is how many there were."""
         files = after_commit(self.files, change.files, landed.origins)
-        if change.definition is not None:
+        if change.definition is not None and change.definition.buckets != buckets:
             files = in_buckets(files, change.definition.buckets)
         return replace(
             self,

@@ -8,6 +8,7 @@ looked at again; the others are not kept from being read.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from thermocline.errors import KafkaUnreachable, TopicDeleted, TopicForbidden, TopicMissing
 from thermocline.failpoints import failpoint
-from thermocline.iceberg.catalog import DELETED_PROPERTY
+from thermocline.iceberg.catalog import DELETED_PROPERTY, HELD_PROPERTY
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
-from thermocline.ingest.commit.rotation import LOOK_SECONDS, change_of, deleted_ends, rotated
+from thermocline.ingest.commit.rotation import LOOK_SECONDS, change_of, deleted_ends, held_topics, rotated
 from thermocline.ingest.owner.measures import TOPICS_PASSED_OVER
 from thermocline.process.logs import fields
-from thermocline.rules.definition.topic_patterns import finds
+from thermocline.rules.definition.topic_patterns import finds, found_by_pattern
 from thermocline.rules.deleted_topics import check_drained
 from thermocline.rules.identity import check_identity
 from thermocline.rules.seam import Seam
@@ -40,6 +41,8 @@ class TopicWatch:
     """What one owner knows of the topics that its table's patterns find. Does nothing without patterns.
 
     ``ends`` are those that its topics were last seen to have, what open transactions hold back included.
+    ``held`` are topics of which transactions may have held records back since the table last had all of the
+    log, and ``held_now`` those of which they do.
     """
 
     looked_at: float = float("-inf")
@@ -47,6 +50,8 @@ class TopicWatch:
     ends: Seam = field(default_factory=Seam)
     properties: dict[str, str] = field(default_factory=dict)
     passed_over: dict[str, str] = field(default_factory=dict)
+    held: frozenset[str] | None = None
+    held_now: frozenset[str] = frozenset()
 
     def look(self, owner: Owner) -> None:
         """Looks, where it is time, and commits what is found.
@@ -59,8 +64,16 @@ class TopicWatch:
         if not owner.definition.topic_patterns:
             return
         now = owner.clock.monotonic()
-        if now - self.looked_at < LOOK_SECONDS and not self.is_urgent:
-            return
+        if now - self.looked_at >= LOOK_SECONDS or self.is_urgent:
+            self._look(owner)
+            self.looked_at = now
+        if self.held is None:
+            self.held = held_topics(owner.table.properties)
+        open_now = owner.log.open_transactions(found_by_pattern(owner.definition))
+        self.held_now = frozenset(one.topic for one in open_now)
+        self.held |= self.held_now
+
+    def _look(self, owner: Owner) -> None:
         at, name = owner.position, owner.definition.name
         # Topics of another cluster are none of the table's.
         check_identity(name, at.cluster_id, {}, owner.log, ())  # safety: patterns-cluster
@@ -70,17 +83,28 @@ class TopicWatch:
             self._check_drained(owner, found.gone)
         if came or found.gone:
             self._land(owner, came, found.gone)
-        self.looked_at = now
 
     def saw(self, ends: Seam) -> None:
         """These are the ends of all topics of the table now."""
         self.ends = ends
 
-    def held(self, held: Iterable[OpenTransaction]) -> None:
+    def stepped(self, held: Iterable[OpenTransaction]) -> None:
         """A step is done, and this waits behind the ends for transactions; some of it may be committed."""
         beyond = Seam({(one.topic, one.partition): one.begins_at + one.held_back for one in held})
         self.ends = self.ends.merged_max(beyond)  # safety: deleted-held-back
         self.is_urgent = False
+
+    def to_commit(self, owner: Owner, is_drained: bool) -> dict[str, str]:
+        """The property that a batch commits; ``is_drained``: after it, the table has all that the log had."""
+        if self.held is None:
+            return {}
+        self.held = self.held_now if is_drained else self.held  # safety: held-back-until-drained
+        before = held_topics({**owner.table.properties, **self.properties})
+        if self.held == before:
+            return {}
+        said = {HELD_PROPERTY: json.dumps(sorted(self.held.intersection(owner.definition.topics)))}
+        self.properties |= said
+        return said
 
     def missed(self, owner: Owner, error: TopicMissing) -> bool:
         """Whether a topic that is missing is looked for at once; False where that was done before."""
@@ -95,11 +119,10 @@ class TopicWatch:
         noted = deleted_ends({**owner.table.properties, **self.properties})
         known = self.ends.merged_max(noted)
         ends = known.without(set(known.topics) - set(gone))
-        drained_ms_max = 1000 * owner.settings.deleted_topic_seconds
+        held = self.held if self.held is not None else held_topics(owner.table.properties)
+        now_ms, drained_ms_max = owner.clock.now_ms(), 1000 * owner.settings.deleted_topic_seconds
         try:
-            check_drained(
-                owner.definition.name, gone, owner.position, ends, owner.clock.now_ms(), drained_ms_max
-            )
+            check_drained(owner.definition.name, gone, owner.position, ends, held, now_ms, drained_ms_max)
         except TopicDeleted as error:
             self._note_unread(owner, error, ends, noted)
             raise

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # A table that is idle says so this often while tombstones live: then ingest may stand still for most of their
 # life before anybody has to fear for them.
 NOTES_PER_RETENTION = 4
+# Where topics may be deleted, a table that is idle says so this often in the time for which that counts.
+NOTES_PER_DELETED_TOPIC = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,20 @@ class PartitionOffsets:
     held_back: int
 
 
-def is_note_due(table_drained_ms: int, log: Log, definition: LiveTable, now_ms: int) -> bool:
-    """Whether an idle table should say that it holds all of the log: tombstones age while nothing comes."""
+def is_note_due(
+    table_drained_ms: int, log: Log, definition: LiveTable, now_ms: int, deleted_topic_seconds: float
+) -> bool:
+    """Whether an idle table should say that it holds all of the log.
+
+    Tombstones age while nothing comes; and so does what the next owner knows of topics that are deleted.
+    """
+    age_ms = now_ms - table_drained_ms
+    if definition.topic_patterns and age_ms > 1000 * deleted_topic_seconds / NOTES_PER_DELETED_TOPIC:
+        return True
     if not definition.has_key:
         return False
     kept = [kept_ms(config) for config in log.configs(definition.topics).values() if config.is_compacted]
-    return bool(kept) and now_ms - table_drained_ms > min(kept) / NOTES_PER_RETENTION
+    return bool(kept) and age_ms > min(kept) / NOTES_PER_RETENTION
 
 
 def next_batch(settings: Settings, name: str, clock: Clock | None = None) -> Batch:
@@ -83,7 +93,8 @@ def is_up_to_date(settings: Settings, name: str, clock: Clock) -> bool:
         return True
     starts, ends = check_log(name, state, log, definition, now_ms)
     lag = lag_of(with_new_partitions(state.seam, starts), ends)
-    if lag or (state.has_read and is_note_due(state.drained_ms, log, definition, now_ms)):
+    seconds = settings.table(name).deleted_topic_seconds
+    if lag or (state.has_read and is_note_due(state.drained_ms, log, definition, now_ms, seconds)):
         return False
     warn(name, log.open_transactions(definition.topics))
     return True

@@ -35,7 +35,13 @@ from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.claim.ownership import Owned, own_table
 from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
 from thermocline.ingest.commit.commit import landed
-from thermocline.ingest.commit.rotation import change_of, deleted_ends, left_ends, rotated, without
+from thermocline.ingest.commit.rotation import (
+    change_of,
+    deleted_ends,
+    given_up_ends,
+    only_there,
+    without_deleted,
+)
 from thermocline.ingest.table.accepted import (
     GAPS,
     Accepted,
@@ -49,9 +55,10 @@ from thermocline.ingest.table.progress import new_topics
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
-from thermocline.rules.deleted_topics import check_drained
-from thermocline.rules.identity import check_identity, check_log
+from thermocline.rules.definition.topic_patterns import found_by_pattern
+from thermocline.rules.identity import check_log
 from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +68,6 @@ if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
-    from thermocline.rules.seam import Seam
     from thermocline.settings import Settings
 
 
@@ -101,14 +107,19 @@ def rebase(
     """
 
     def move(owned: Owned, stop: Gap | LogReplaced, now_ms: int) -> TableChange:
-        state, topics = owned.state, topics_in_question(stop, owned.definition.topics)
+        # Whether a deleted topic that a pattern found may leave is found out after this.
+        there = only_there(owned.definition, owned.log)
+        state, topics = owned.state, topics_in_question(stop, there.topics)
         change = replace(
             TableChange.carrying_on(state),
             seam=state.seam.without(topics),
             cluster_id=owned.log.cluster_id(),
             watermark_ms=-1,  # what is read next may be older than anything before
             partition_times=(state.partition_times or PartitionTimes()).without(topics),
-            properties=_tombstones_since_now(state, topics, now_ms),
+            properties={
+                **_tombstones_since_now(state, topics, now_ms),
+                **_without_ends(owned, topics),
+            },
         )
         return change.reading(new_topics(owned.log, topics, to))
 
@@ -154,7 +165,7 @@ def rebase_onto(
         properties={
             ACCEPTED_PROPERTY: with_entry(entries, entry),
             TOMBSTONES_PROPERTY: "{}",  # what it says is of a seam that lay further on
-            DELETED_PROPERTY: left_ends(table.properties, _known(table, snapshot_id, name)).to_json(),
+            **_ends_known(table, snapshot_id, name),
         },
         new=new,
         definition=_definition_for(table, snapshot_id, name),  # safety: rebase-fits-unit
@@ -176,16 +187,34 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
     from ``start`` on.
     """
     known = _known(table, snapshot_id, name)
-    added = [topic for topic in definition_of(table, name).topics if topic not in known]
+    definition, log = definition_of(table, name), Log(settings.kafka)
+    added = [topic for topic in only_there(definition, log).topics if topic not in known]
     if not added:
         return NewTopics()
-    new = new_topics(Log(settings.kafka), added, settings.table(name).start)
-    joined, starts = _seams_joined(table), new.starts
+    new = new_topics(log, added, settings.table(name).start)
+    found = frozenset(found_by_pattern(definition))
+    starts = Seam({(topic, p): 0 if topic in found else at for topic, p, at in new.starts.items()})
+    joined = _seams_joined(table)
     for topic, topic_id in new.topic_ids.items():
         seam = joined.get((topic, topic_id))
         if seam is not None:
             starts = starts.without([topic]).merged_max(seam.without(set(seam.topics) - {topic}))
     return NewTopics(new.topic_ids, starts)
+
+
+def _ends_known(table: Table, snapshot_id: int, name: str) -> dict[str, str]:
+    """The property that says how far topics went that a table knew before it goes back to a snapshot."""
+    if not definition_of(table, name).topic_patterns:
+        return {}
+    ends = given_up_ends(table.properties, _known(table, snapshot_id, name))
+    return {DELETED_PROPERTY: ends.to_json()}
+
+
+def _without_ends(owned: Owned, topics: Sequence[str]) -> dict[str, str]:
+    """The same, without topics that are read anew."""
+    if not owned.definition.topic_patterns:
+        return {}
+    return {DELETED_PROPERTY: deleted_ends(owned.table.properties).without(topics).to_json()}
 
 
 def _known(table: Table, snapshot_id: int, name: str) -> Mapping[str, str]:
@@ -291,24 +320,13 @@ class _Finder:
         """The first thing that the checks find; None where ingest can go on."""
         name, definition = self.name, definition_of(table, self.name)
         try:
-            there = self._without_deleted(definition, state, log, table, now_ms)
+            seconds = self.settings.table(name).deleted_topic_seconds
+            there = without_deleted(definition, state, log, table.properties, now_ms, seconds)
             if there.topics:
                 check_log(name, state, log, there, now_ms)
         except (*GAPS, LogReplaced) as stop:
             return stop
         return None
-
-    def _without_deleted(
-        self, definition: LiveTable, state: SnapshotState, log: Log, table: Table, now_ms: int
-    ) -> LiveTable:
-        """The definition without deleted topics that the table has all of. Raises as their owner does."""
-        if not definition.topic_patterns:
-            return definition
-        check_identity(self.name, state.cluster_id, {}, log, ())
-        gone = rotated(definition, log).gone
-        drained_ms_max = 1000 * self.settings.table(self.name).deleted_topic_seconds
-        check_drained(self.name, gone, state, deleted_ends(table.properties), now_ms, drained_ms_max)
-        return without(definition, gone)
 
 
 def _commit(owned: Owned, moved: TableChange, accepted: Accepted) -> None:

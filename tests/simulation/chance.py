@@ -20,6 +20,8 @@ from tests.simulation.log_steps import (
     ClockJump,
     ClusterDown,
     Compact,
+    CreateTopic,
+    DeleteTopic,
     EndTransaction,
     LoseEnd,
     Produce,
@@ -56,6 +58,9 @@ COMPACTED_TOO = 0.3
 # The share of histories with partial updates, none of which has topics that are compacted.
 PARTIAL = 0.2
 TOUCHES = 0.4
+# The share of histories with topics that come and go, and how often one does between two steps.
+ROTATING = 0.12
+ROTATIONS = 0.3
 # How often maintenance does something after a step; its scenes have four steps on average.
 UPKEEP_SCENES = 0.5
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
@@ -69,11 +74,15 @@ Weighted = tuple[float, Scene]
 
 
 def history_of(
-    seed: int, number: int, is_served: bool | None = None, is_maintained: bool | None = None
+    seed: int,
+    number: int,
+    is_served: bool | None = None,
+    is_maintained: bool | None = None,
+    is_rotating: bool | None = None,
 ) -> History:
     """The history of that number: the same for the same seed.
 
-    ``is_served`` and ``is_maintained``: by chance, unless it is said.
+    ``is_served``, ``is_maintained`` and ``is_rotating``: by chance, unless it is said.
     """
     choose = Random(f"{seed}/{number}")
     around = Surroundings(
@@ -94,6 +103,9 @@ def history_of(
     # Apart, so that it changes nothing of the others.
     if not around.is_compacted and Random(f"{seed}/{number}/partial").random() < PARTIAL:
         around = replace(around, is_partial=True)
+    of_topics = Random(f"{seed}/{number}/topics")
+    if of_topics.random() < ROTATING if is_rotating is None else is_rotating:
+        around = replace(around, is_rotating=True, wanders=True, is_compacted=False)
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []
@@ -101,6 +113,8 @@ def history_of(
         (_, scene), *_ = choose.choices(scenes, cum_weights=edges)
         steps += scene(choose)
     steps = steps[:STEPS]
+    if around.is_rotating:
+        steps = [one for step in steps for one in (*_rotated(of_topics), step)]
     if around.is_maintained:
         steps = [one for step in steps for one in _maintained(step, of_upkeep)]
     if around.is_served:
@@ -112,6 +126,28 @@ def _maintained(step: Step, choose: Random) -> list[Step]:
     """A step of the others, which leave expiry to maintenance, and what maintenance does after it."""
     steps = [Turn(0) if isinstance(step, Expire) else step]
     return steps + upkeep_steps.random_scene(choose) if choose.random() < UPKEEP_SCENES else steps
+
+
+def _rotated(choose: Random) -> list[Step]:
+    """What becomes of topics that a pattern finds, before a step of the others."""
+    if choose.random() >= ROTATIONS:
+        return []
+    number, owner = choose.randrange(4), choose.randrange(2)
+    look: list[Step] = [Advance(choose.choice([11, 11, 60, 600])), Ingest(owner)]
+    create = CreateTopic(number, choose.choice([1, 1, 2]))
+    drained: list[Step] = [Ingest(0), DeleteTopic(number, is_drained=True)]
+    scenes: list[list[Step]] = [
+        [create],
+        [create, *look],
+        [create, *look, Ingest(owner)],
+        [DeleteTopic(number, choose.random() < 0.7)],
+        [*look, *drained, *look],
+        [*look, *drained, create],
+        [*look, *drained, Kill(0), *look, Resume(owner)],
+        [*look, DeleteTopic(number), *look, Resume(owner), Ingest(owner)],
+        [DeleteTopic(number), Kill(0), Kill(1), Advance(7200), Ingest(0), Resume(0), Ingest(0)],
+    ]
+    return choose.choice(scenes)
 
 
 def _served(choose: Random) -> list[Step]:

@@ -200,6 +200,22 @@ class FakeLog:
         self._ask("cluster_id")
         return self._cluster.cluster_id
 
+    def names(self) -> frozenset[str]:
+        """All topics."""
+        self._ask("names")
+        return frozenset(self._cluster.topics)
+
+    def missing(self, topics: Sequence[str]) -> tuple[str, ...]:
+        """Those that don't exist."""
+        if topics:
+            self._ask("missing")
+        return tuple(topic for topic in topics if topic not in self._cluster.topics)
+
+    def may_read(self, topics: Sequence[str]) -> dict[str, bool]:
+        """Every user may."""
+        self._ask("may_read")
+        return {topic: bool(self._topic(topic)) for topic in topics}
+
     def describe(self, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """The facts of each topic."""
         self._ask("describe")
@@ -312,8 +328,11 @@ class FakeTail:
             left -= len(records)
             if records:
                 chunks.append(_chunk(*place, records))
-        topics = {topic: self._cluster.topics[topic] for topic, _ in logs if topic in self._cluster.topics}
-        self._facts |= {name: TopicFacts(one.topic_id, len(one.partitions)) for name, one in topics.items()}
+        topics = {topic: self._cluster.topics.get(topic) for topic, _ in logs}
+        self._facts |= {
+            name: TopicFacts("", 0) if one is None else TopicFacts(one.topic_id, len(one.partitions))
+            for name, one in topics.items()
+        }
         return chunks
 
     def positions(self) -> Seam:

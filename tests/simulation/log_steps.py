@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.simulation.records import TOPICS, rotating_topic
 from tests.simulation.world import TOMBSTONES_KEPT_MS
 
 if TYPE_CHECKING:
@@ -144,6 +145,44 @@ class ReplaceTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A topic appears that the table's pattern finds; again under a name that was deleted, maybe."""
+
+    number: int
+    partitions: int = 1
+
+    def run(self, world: World) -> None:
+        """Records go there from now on."""
+        topic = rotating_topic(self.number)
+        if world.around.is_rotating and topic not in world.cluster.topics:
+            world.create_topic(topic, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """A topic that a pattern found is deleted; where ``is_drained``, only if the table has all of it."""
+
+    topic: int
+    is_drained: bool = False
+
+    def run(self, world: World) -> None:
+        """Whatever the table has of it."""
+        found = [topic for topic in sorted(world.cluster.topics) if topic not in TOPICS]
+        if not found:
+            return
+        topic = found[self.topic % len(found)]
+        seam = world.committed_seam()
+        is_read = all(
+            log.stable_end == log.end == seam.get(log.place) for log in world.cluster.topics[topic].partitions
+        )
+        if self.is_drained and not is_read:
+            return
+        world.counts["deleted drained" if is_read else "deleted unread"] += 1
+        _forget_transactions(world)
+        world.delete_topic(topic)
+
+
+@dataclass(frozen=True, slots=True)
 class ReplaceCluster:
     """Another cluster answers at the address."""
 
@@ -215,7 +254,7 @@ def _is_wounded(world: World, topic: str, partition: int) -> bool:
     log = world.cluster.partition(topic, partition)
     states, current = world.oracle.states, world.table().current_id
     known = states.get(current)
-    is_same = known is not None and known.topic_ids[topic] == world.cluster.topics[topic].topic_id
+    is_same = known is not None and known.topic_ids.get(topic) == world.cluster.topics[topic].topic_id
     return is_same and log.end < world.committed_seam().get((topic, partition), 0)
 
 

@@ -47,6 +47,7 @@ class Produced:
     offset: int
     timestamp_ms: int
     transaction: Transaction | None
+    appended_ms: int = 0
     is_superseded: bool = False
     is_dropped: bool = False
     is_forgiven: bool = False
@@ -75,6 +76,7 @@ class State:
     totals: dict[str, int]
     bad_digest: int
     times: dict[Place, int] = field(default_factory=dict)
+    drained_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ class Oracle:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
         self.log_generation = 0
+        self.skew_ms = 0  # as much may clocks be wrong
         self.has_accepted = False  # whether any snapshot says that a loss was accepted
         self.states: dict[int, State] = {}
         self.epoch = 0
@@ -206,6 +209,7 @@ class Oracle:
             self.has_accepted = True
             self._check_accepted(what, before, after)
             return []
+        self._check_left(what, before, after)
         read: list[Produced] = []
         for place, end in after.seam.items():
             topic_id = after.topic_ids[place[0]]
@@ -216,6 +220,16 @@ class Oracle:
                 raise Violation("seam-back", f"{what}: {place} from {first} to {end}")
             read += self.log(topic_id, place[1]).between(first, end)
         return read
+
+    def _check_left(self, what: str, before: State, after: State) -> None:
+        """A topic leaves a table that has all of it, or all that was there when it last had all."""
+        for (topic, partition), end in before.seam.items():
+            if topic in after.topic_ids:
+                continue
+            unread = self.log(before.topic_ids[topic], partition).between(end, 1 << 62)
+            lost = [one.offset for one in unread if one.appended_ms < before.drained_ms - self.skew_ms]
+            if lost:
+                raise Violation("left-unread", f"{what}: {topic}/{partition} from {end}: {lost}")
 
     def _check_accepted(self, what: str, before: State, after: State) -> None:
         """A gap may only be what the log lost; what is read again belongs to a log that changed."""
@@ -269,6 +283,7 @@ def state_of(snapshot: FakeSnapshot) -> State | None:
         {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)},
         int(summary["thermocline.total-bad-digest"]),
         _by_place(summary["thermocline.partition-times-ms"]),
+        int(summary["thermocline.drained-ms"]),
     )
 
 

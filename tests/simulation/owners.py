@@ -25,6 +25,7 @@ from thermocline.errors import (
     OffsetsGone,
     ThermoclineError,
     TombstonesGone,
+    TopicDeleted,
 )
 from thermocline.iceberg.catalog import definition_of, epoch_of, load_table
 from thermocline.iceberg.files import DataFile
@@ -33,6 +34,7 @@ from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
 from thermocline.ingest.batch.read_task import ReadTask
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Committer
+from thermocline.ingest.commit.rotation import without_deleted
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.turns import REJECTIONS_MAX
@@ -151,7 +153,7 @@ class Process:
         clock, settings = self.world.clock(self.name), cast(Any, self)
         facts = cast(Any, stop).tokens
         try:
-            if isinstance(stop, OffsetsGone | TombstonesGone):
+            if isinstance(stop, OffsetsGone | TombstonesGone | TopicDeleted):
                 done = resume.accept_gap(settings, NAME, facts, clock)
             elif isinstance(stop, ForeignSnapshot):
                 if stop.onto < 0:
@@ -174,6 +176,10 @@ class Process:
     def by(self) -> str:
         """This life of the process."""
         return f"{self.name}#{self.life}"
+
+    def table(self, _: str) -> SimpleNamespace:
+        """For the commands: the settings of the table."""
+        return _settings(self.records_max)
 
     def failed(self, error: ThermoclineError) -> None:
         """What the loop does on an error: wait and read the table again, or end."""
@@ -234,7 +240,10 @@ class Process:
         table = load_table(cast(Any, world.catalog), NAME, IDENTIFIER)
         definition = definition_of(table, NAME)
         state, _ = resume_state(table, definition, NAME)
-        check_log(NAME, state, log, definition, clock.now_ms())
+        properties = table.properties
+        there = without_deleted(definition, state, log, properties, clock.now_ms(), 3600.0)
+        if there.topics or not definition.topic_patterns:
+            check_log(NAME, state, log, there, clock.now_ms())
         taken, committer = self.claim()
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
         io = cast(Any, world.io)
@@ -293,7 +302,11 @@ def live_files(table: Any, snapshot_id: int, name: str) -> Mapping[int, Sequence
 
 def _settings(records_max: int) -> SimpleNamespace:
     return SimpleNamespace(
-        commit_interval_seconds=60.0, batch_records_max=records_max, batch_bytes_max=1 << 30
+        commit_interval_seconds=60.0,
+        batch_records_max=records_max,
+        batch_bytes_max=1 << 30,
+        deleted_topic_seconds=3600.0,
+        start="earliest",
     )
 
 
@@ -320,10 +333,13 @@ def own_table(
 # What must have happened before ingest may stop with an error; all others would be false alarms, or bugs.
 _CAUSES = {
     "offsets-gone": ("Trim", "ReplaceTopic", "ReplaceCluster", "LoseEnd"),
+    "topic-deleted": ("DeleteTopic",),
+    "topic-missing": ("DeleteTopic",),
+    "definition-changed": ("CreateTopic", "DeleteTopic"),
     "tombstones-gone": ("Advance", "ClockJump"),
     "log-replaced: end": ("LoseEnd", "ReplaceTopic", "ReplaceCluster"),
     "log-replaced: partitions": ("ReplaceTopic", "ReplaceCluster"),
-    "log-replaced: topics": ("ReplaceTopic", "ReplaceCluster"),
+    "log-replaced: topics": ("ReplaceTopic", "ReplaceCluster", "DeleteTopic"),
     "log-replaced: cluster": ("ReplaceCluster",),
     "foreign-snapshot": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
     "owner-lost": ("Ingest", "Resume"),
@@ -331,7 +347,7 @@ _CAUSES = {
     "commit-rejected": ("Ingest", "Resume"),
     "catalog-unreachable": ("Ingest", "Resume"),
     "kafka-unreachable": ("ClusterDown", "Ingest", "Resume"),
-    "range-incomplete": ("ClusterDown", "ReplaceTopic", "ReplaceCluster", "LoseEnd", "Ingest"),
+    "range-incomplete": ("ClusterDown", "ReplaceTopic", "ReplaceCluster", "LoseEnd", "Ingest", "DeleteTopic"),
     "engine-failed": ("Ingest", "Expire"),
 }
 

@@ -29,7 +29,10 @@ DEFINITION: Final = LiveTable.build(
     buckets=2,
 )
 PARTIAL: Final = replace(DEFINITION, partial_updates=True)
-_JSON: Final = {False: DEFINITION.to_json(), True: PARTIAL.to_json()}
+ROTATING: Final = r"c\d+"
+"""The pattern of topics that come and go, in histories that have such."""
+_to_json: Final = LiveTable.to_json
+_json: Final[dict[tuple[object, ...], str]] = {}
 TOPICS: Final = DEFINITION.topics
 
 Key = tuple[str, str]
@@ -82,9 +85,19 @@ def value_bytes(v: int) -> bytes:
 
 
 def definition_json(definition: LiveTable) -> str:
-    """One of the two as the table carries it."""
-    assert definition in (DEFINITION, PARTIAL)
-    return _JSON[definition.partial_updates]
+    """One of the two as the table carries it, with the topics that it has."""
+    topics = (definition.topics, definition.topic_patterns, definition.version)
+    found = (*topics, definition.partial_updates)
+    if found not in _json:
+        alike = replace(definition, topics=DEFINITION.topics, topic_patterns=(), version=DEFINITION.version)
+        assert alike in (DEFINITION, PARTIAL)
+        _json[found] = _to_json(definition)
+    return _json[found]
+
+
+def rotating_topic(number: int) -> str:
+    """One that the pattern finds."""
+    return f"c{number}"
 
 
 @cache

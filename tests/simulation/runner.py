@@ -69,13 +69,18 @@ class Report:
 
 
 def run_histories(
-    seed: int, first: int, count: int, is_served: bool | None = None, is_maintained: bool | None = None
+    seed: int,
+    first: int,
+    count: int,
+    is_served: bool | None = None,
+    is_maintained: bool | None = None,
+    is_rotating: bool | None = None,
 ) -> Report:
     """Histories of a seed, in this process."""
     report = Report()
     with simulated():
         for number in range(first, first + count):
-            history = history_of(seed, number, is_served, is_maintained)
+            history = history_of(seed, number, is_served, is_maintained, is_rotating)
             report.histories += 1
             report.steps += len(history.steps)
             try:

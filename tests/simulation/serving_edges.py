@@ -114,9 +114,9 @@ class _Decoded:
 
 
 def _stored_records(
-    _: LiveTable, chunk: RecordChunk, decoded: _Decoded, partition_times_ms: Sequence[int]
+    definition: LiveTable, chunk: RecordChunk, decoded: _Decoded, partition_times_ms: Sequence[int]
 ) -> Iterator[tuple[bytes, bytes]]:
-    place = PLACE.pack(DEFINITION.topics.index(chunk.topic), chunk.partition)
+    place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
     for index, (key, value) in decoded.good:
         times = chunk.timestamps_ms[index], partition_times_ms[index]
         header = HEADER.pack(chunk.offsets[index], *times, value[FLAGS_START])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.catalog import FakeCatalog, FakeSnapshot, Metadata, Summary
@@ -23,6 +23,7 @@ from tests.simulation.records import (
     KEPT,
     KEYS,
     PARTIAL,
+    ROTATING,
     TOPICS,
     Row,
     definition_json,
@@ -68,6 +69,7 @@ class Surroundings:
     is_served: bool = False
     is_maintained: bool = False
     is_partial: bool = False
+    is_rotating: bool = False
 
 
 class SimClock:
@@ -95,10 +97,12 @@ class World:
 
     def __init__(self, around: Surroundings, steps: Iterable[Step] = ()) -> None:
         self.around = around
-        self.definition = PARTIAL if around.is_partial else DEFINITION
+        definition = PARTIAL if around.is_partial else DEFINITION
+        self.definition = replace(definition, topic_patterns=(ROTATING,) if around.is_rotating else ())
         self.now_ms = STARTED_MS
         self.counts: Counter[str] = Counter()
         self.oracle = Oracle()
+        self.oracle.skew_ms = 2 * around.skew_ms_max
         self.frames = Frames(self.run_next)
         self.cluster = FakeCluster(SimClock(self))
         self.cluster.before = lambda what: self.edge(f"log {what}")
@@ -176,6 +180,18 @@ class World:
 
     # The log.
 
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """A topic that has records from now on."""
+        around = self.around
+        config = TopicConfig(around.is_compacted, TOMBSTONES_KEPT_MS, around.is_append_time)
+        self.cluster.create_topic(topic, partitions, config)
+        self.places += [(topic, partition) for partition in range(partitions)]
+
+    def delete_topic(self, topic: str) -> None:
+        """It is gone, with all that it has."""
+        self.cluster.delete_topic(topic)
+        self.places = [place for place in self.places if place[0] != topic]
+
     def produce(self, place: int, key: int, what: int, transaction: Transaction | None = None) -> None:
         """A producer appends one record."""
         topic, partition = self.places[place % len(self.places)]
@@ -198,6 +214,7 @@ class World:
             offset,
             taken.timestamp_ms,
             transaction,
+            appended_ms=self.now_ms,
         )
         self.oracle.log(self.cluster.topics[topic].topic_id, partition).records.append(one)
         self.counts["produced"] += 1
@@ -234,11 +251,8 @@ class World:
         return rows
 
     def _create(self) -> None:
-        around = self.around
-        config = TopicConfig(around.is_compacted, TOMBSTONES_KEPT_MS, around.is_append_time)
-        for topic, partitions in zip(TOPICS, around.partitions, strict=True):
-            self.cluster.create_topic(topic, partitions, config)
-            self.places += [(topic, partition) for partition in range(partitions)]
+        for topic, partitions in zip(TOPICS, self.around.partitions, strict=True):
+            self.create_topic(topic, partitions)
         ids = {topic: one.topic_id for topic, one in self.cluster.topics.items()}
         seam = Seam(dict.fromkeys(self.places, 0))
         change = TableChange(seam, self.cluster.cluster_id, ids, watermark_ms=-1, drained_ms=self.now_ms)

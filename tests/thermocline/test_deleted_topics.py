@@ -19,8 +19,8 @@ AT: Any = cast(
 )
 
 
-def check(gone: list[str], ends: Seam, age_ms: int) -> None:
-    check_drained("t", gone, AT, ends, DRAINED_MS + age_ms, HOUR_MS)
+def check(gone: list[str], ends: Seam, age_ms: int, held: tuple[str, ...] = ()) -> None:
+    check_drained("t", gone, AT, ends, held, DRAINED_MS + age_ms, HOUR_MS)
 
 
 def unread(gone: list[str], ends: Seam, age_ms: int) -> tuple[str, ...]:

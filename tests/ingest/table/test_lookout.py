@@ -33,7 +33,7 @@ def is_due(answers: Answers, age_ms: int, key: Sequence[str] = ("user",)) -> boo
         key_from="value",
         columns={"user": "string", "plan": "string"},
     )
-    return is_note_due(1_000_000, answers, definition, 1_000_000 + age_ms)  # type: ignore[arg-type]
+    return is_note_due(1_000_000, answers, definition, 1_000_000 + age_ms, 3600.0)  # type: ignore[arg-type]
 
 
 def test_a_note_is_due_in_good_time_before_tombstones_go() -> None:
