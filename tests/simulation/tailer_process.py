@@ -91,7 +91,8 @@ class TailerProcess:
         newest = self.follower.newest
         if newest is not None and self.tier is not self._filling:
             self._filling = self.tier
-            self.goal = Goal(newest.source, self._ends)
+            ends = {place: end for place, end in self._ends.items() if place[0] in newest.definition.topics}
+            self.goal = Goal(newest.source, ends)
         return self.world.cluster.tail(start, NAME, self._clock)
 
     def _wait(self, seconds: float) -> None:
