@@ -102,7 +102,9 @@ def _try_kafka(settings: Settings) -> list[Tried]:
         done = [Tried("kafka", servers, f"cluster {log.cluster_id()}")]
     except ThermoclineError as error:
         return [Tried("kafka", servers, error=error)]
-    return [*done, *(_try_topic(log, topic) for topic in topics_of(settings))]
+    done += [_try_topic(log, topic) for topic in topics_of(settings)]
+    patterns = [pattern for table in settings.tables.values() for pattern in table.topic_patterns]
+    return [*done, *(_try_pattern(log, pattern) for pattern in dict.fromkeys(patterns))]
 
 
 def _try_topic(log: Any, topic: str) -> Tried:
@@ -110,6 +112,16 @@ def _try_topic(log: Any, topic: str) -> Tried:
         return Tried("topic", topic, counted(log.describe([topic])[topic].partitions, "partition"))
     except ThermoclineError as error:
         return Tried("topic", topic, error=error)
+
+
+def _try_pattern(log: Any, pattern: str) -> Tried:
+    from thermocline.rules.definition.topic_patterns import finds
+
+    try:
+        found = sum(finds([pattern], topic) for topic in log.names())
+        return Tried("topic", pattern, f"{counted(found, 'topic')} found")
+    except ThermoclineError as error:
+        return Tried("topic", pattern, error=error)
 
 
 def _try_registry(settings: Settings) -> list[Tried]:

@@ -143,8 +143,9 @@ def with_section(before: bytes, section: str) -> bytes:
 def _options(definition: LiveTable) -> Iterator[str]:
     """The options of a definition that are not as they would be anyway."""
     from thermocline.rules.definition.option import settings_of
+    from thermocline.rules.definition.topic_patterns import entries_of
 
-    yield from _assigned(identifier=definition.identifier, topics=list(definition.topics))
+    yield from _assigned(identifier=definition.identifier, topics=list(entries_of(definition)))
     yield f"key = {_value(list(definition.key))}"
     if definition.entity != definition.key:
         yield f"entity = {_value(list(definition.entity))}"

@@ -277,6 +277,7 @@ def _look(
     )
     from thermocline.iceberg.foreign_schema import check_schema
     from thermocline.iceberg.holder import holder_of
+    from thermocline.ingest.commit.rotation import only_there
     from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -295,15 +296,16 @@ def _look(
         definition = definition_of(loaded, name)
         check_schema(loaded, definition)
         if log is not None:
-            topics = state.seam.topics
+            there = only_there(definition, log)
+            topics = tuple(topic for topic in state.seam.topics if topic in there.topics)
             entry["lag"] = lag_of(
                 state.seam, log.starts(topics), log.ends(topics), log.open_transactions(topics)
             )
             clock = SystemClock()
             config = settings.kafka.client_config()
-            standing = standing_at(log, config, definition, state, clock, seconds=FIRST_SECONDS)
+            standing = standing_at(log, config, there, state, clock, seconds=FIRST_SECONDS)
             entry |= standing.document(clock.now_ms())
-            check_log(name, state, log, definition, clock.now_ms())
+            check_log(name, state, log, there, clock.now_ms())
         if trino is not None:
             entry["views"] = views_of(settings, name, definition, state, trino)
     except ThermoclineError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding
+from thermocline.rules.definition.topic_patterns import finds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -64,7 +65,9 @@ class Examination:
 
     def topics_of(self, name: str) -> tuple[str, ...]:
         """The topics that feed a table, as far as they can be asked for."""
-        return tuple(topic for topic in self.settings.table(name).topics if topic in self.topics)
+        table = self.settings.table(name)
+        found = [topic for topic in self.topics if finds(table.topic_patterns, topic)]
+        return (*(topic for topic in table.topic_names if topic in self.topics), *found)
 
     def by_topic(self) -> Mapping[str, Sequence[str]]:
         """The tables by the topics that feed them, as far as these can be asked for."""

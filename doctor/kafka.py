@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding, Outcome, not_looked_at, of_error, well
 from thermocline.doctor.fixes import acls
-from thermocline.errors import ThermoclineError, TopicForbidden, TopicMissing
+from thermocline.errors import ThermoclineError, TopicForbidden, TopicMissing, TopicsUnmatched
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.kafka.rights import READING, WRITING, TopicRights
 from thermocline.process.masking import mask_password
+from thermocline.rules.definition.topic_patterns import finds
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
@@ -53,7 +54,15 @@ def topics(examination: Examination) -> Sequence[Finding]:
     log = examination.log
     assert log is not None
     found, there = [], []
-    for topic in wanted_rights(examination.settings, examination.tables):
+    wanted = dict(wanted_rights(examination.settings, examination.tables))
+    for name in examination.tables:
+        patterns = examination.settings.table(name).topic_patterns
+        matching = [topic for topic in sorted(log.names()) if finds(patterns, topic)] if patterns else []
+        wanted |= dict.fromkeys(matching, READING)
+        if patterns and not matching:
+            error = TopicsUnmatched(table=name, patterns=patterns)
+            found.append(of_error(error, ", ".join(patterns)))
+    for topic in wanted:
         try:
             partitions = log.describe([topic])[topic].partitions
         except TopicMissing as error:
@@ -70,7 +79,8 @@ def topics(examination: Examination) -> Sequence[Finding]:
 def rights(examination: Examination) -> Sequence[Finding]:
     """Rights by what the brokers say, and by fetching a record of each topic that tables read."""
     settings = examination.settings
-    wanted = wanted_rights(settings, examination.tables)
+    read = [topic for name in examination.tables for topic in examination.topics_of(name)]
+    wanted = {**wanted_rights(settings, examination.tables), **dict.fromkeys(read, READING)}
     allowed = TopicRights(settings.kafka).of([*wanted])
     found: list[Finding] = []
     for topic, operations in allowed.items():

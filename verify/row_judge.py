@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from thermocline.rules.definition.topic_patterns import finds
 from thermocline.rules.fold import order_of
 from thermocline.verify.log_decode import CERTAIN, MAYBE
 
@@ -26,6 +27,7 @@ class Reason(StrEnum):
     OLDER = "older than what the log still holds"
     COMPACTED = "its record was compacted away"
     REPLACED = "its topic's log was replaced since"
+    LEFT = "its topic was deleted, and has left the table since"
     REPLAYED = "a record of it that was bad may have been replayed since"
     PARTIAL = "a record of it sets only some columns, and the log does not show the others for certain"
     CUT = "a delete of a higher sequence may be older than what the log still holds"
@@ -121,6 +123,11 @@ class JudgeContext:
         """Whether columns order the records."""
         return self.reading.definition.merging.is_ordered
 
+    @property
+    def may_have_left(self) -> bool:
+        """Whether topics may have left the table, which the log shows nothing of any more."""
+        return bool(self.reading.definition.topic_patterns)
+
     def same(self, record: LastRecord, row: Stored) -> bool:
         """Whether a row has the values of a record; absent ones may be any, where the log may lack them."""
         if record.state == CERTAIN and not any(record.absent):
@@ -190,7 +197,8 @@ def _judge_absent(possible: Sequence[LastRecord], context: JudgeContext) -> KeyV
     winner = possible[0]
     if winner.place[0] in context.fleeting:
         return KeyVerdict(reason=Reason.COMPACTED)
-    if context.is_ordered and not all(map(context.holds_all_of, context.reading.incarnations)):
+    holds_all = all(map(context.holds_all_of, context.reading.incarnations))
+    if context.is_ordered and (context.may_have_left or not holds_all):
         return KeyVerdict(reason=Reason.CUT)
     what = f"{winner} is the last record of it, and the table has no row"
     return KeyVerdict("row-missing", what, if_keys_stay=_may_hide(winner, context))  # safety: verify-moved
@@ -198,7 +206,7 @@ def _judge_absent(possible: Sequence[LastRecord], context: JudgeContext) -> KeyV
 
 def _may_hide(winner: LastRecord, context: JudgeContext) -> bool:
     """Whether another partition may have had a record of the key, read later, that the log lost."""
-    return any(
+    return context.may_have_left or any(
         place != winner.place
         and (
             place[0] in context.compacted
@@ -253,6 +261,9 @@ class _Case:
         seam = self.context.reading.seam
         if place in seam and self.row.offset < seam[place]:
             return None
+        patterns = self.context.reading.definition.topic_patterns
+        if place[0] not in seam.topics and finds(patterns, place[0]):  # safety: verify-left
+            return KeyVerdict(reason=Reason.LEFT)
         if self.context.reading.replaced and not self.possible:
             return KeyVerdict(reason=Reason.REPLACED)
         return KeyVerdict("row-beyond-seam", f"the row comes from {self.row}, and the seam is {seam}")

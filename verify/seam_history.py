@@ -19,6 +19,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_ACCEPTED,
     SUMMARY_BATCH,
     SUMMARY_EPOCH,
+    SUMMARY_TOPICS_LEFT,
 )
 from thermocline.rules.seam import Seam
 from thermocline.verify.finding import Finding
@@ -115,8 +116,16 @@ def _joined(before: Link, link: Link) -> Iterator[Finding]:
             what = "a replay" if link.is_replay else "rows of another source"
             yield Finding("seam-not-joined", f"{pair}: {what} moved the seam, {_moved(earlier, state)}")
     else:
-        yield from _moved_on(pair, earlier, state)
-        yield from _same_log(pair, earlier, state)
+        left = _left(link, earlier, state)
+        yield from _moved_on(pair, earlier, state, left)
+        yield from _same_log(pair, earlier, state, left)
+
+
+def _left(link: Link, earlier: SnapshotState, state: SnapshotState) -> frozenset[str]:
+    """The topics that a snapshot says that it left out; the summary names the first of them only."""
+    if SUMMARY_TOPICS_LEFT not in link.summary:  # safety: verify-topics-left
+        return frozenset()
+    return frozenset(topic for topic in earlier.topic_ids if topic not in state.topic_ids)
 
 
 def _totals(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
@@ -127,7 +136,9 @@ def _totals(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator
             yield Finding("accounting-open", f"{pair}: {facts}")
 
 
-def _moved_on(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+def _moved_on(
+    pair: str, earlier: SnapshotState, state: SnapshotState, left: Collection[str]
+) -> Iterator[Finding]:
     """The seam only moves on, over as many offsets as records were read, or more.
 
     More where the log has holes: markers of transactions, aborted records, compaction. A partition that is
@@ -135,7 +146,7 @@ def _moved_on(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterat
     """
     back = [
         f"{topic}/{partition} from {offset} to {_spelled(state.seam, (topic, partition))}"
-        for topic, partition, offset in earlier.seam.items()
+        for topic, partition, offset in earlier.seam.without(left).items()
         if (topic, partition) not in state.seam or state.seam[topic, partition] < offset
     ]
     if back:  # safety: verify-seam-back
@@ -148,12 +159,14 @@ def _moved_on(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterat
         yield Finding("seam-not-joined", f"{pair}: {facts}, {_moved(earlier, state) or 'the seam stood'}")
 
 
-def _same_log(pair: str, earlier: SnapshotState, state: SnapshotState) -> Iterator[Finding]:
+def _same_log(
+    pair: str, earlier: SnapshotState, state: SnapshotState, left: Collection[str]
+) -> Iterator[Finding]:
     if state.cluster_id != earlier.cluster_id:
         facts = f"cluster {earlier.cluster_id} became {state.cluster_id}"
         yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
     for topic, topic_id in earlier.topic_ids.items():
-        if state.topic_ids.get(topic) != topic_id:
+        if topic not in left and state.topic_ids.get(topic) != topic_id:
             facts = f"topic {topic} {topic_id} became {state.topic_ids.get(topic, 'none of the table')}"
             yield Finding("seam-not-joined", f"{pair}: {facts}, and nobody accepted it")
 

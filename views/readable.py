@@ -17,6 +17,8 @@ def unreadable_in_sql(definition: LiveTable) -> str | None:
 
 
 def _reasons(definition: LiveTable) -> Iterator[str]:
+    if definition.topic_patterns:  # safety: patterns-in-sql
+        yield "its topics come and go, and SQL names each topic"
     if definition.envelope != "plain":
         yield f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
