@@ -261,8 +261,9 @@ class _Case:
         seam = self.context.reading.seam
         if place in seam and self.row.offset < seam[place]:
             return None
+        has_left = place[0] not in seam.topics or place[0] in self.context.reading.replaced
         patterns = self.context.reading.definition.topic_patterns
-        if place[0] not in seam.topics and finds(patterns, place[0]):  # safety: verify-left
+        if has_left and finds(patterns, place[0]):  # safety: verify-left
             return KeyVerdict(reason=Reason.LEFT)
         if self.context.reading.replaced and not self.possible:
             return KeyVerdict(reason=Reason.REPLACED)

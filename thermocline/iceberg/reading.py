@@ -264,12 +264,15 @@ def _distinct(definitions: Sequence[LiveTable]) -> list[LiveTable]:
 def _starts(links: Sequence[Link]) -> dict[str, tuple[int, Seam]]:
     """The topics that went on with another log: the last snapshot that says so, and its seam."""
     starts: dict[str, tuple[int, Seam]] = {}
+    known: set[str] = set()
     for index, (before, link) in enumerate(itertools.pairwise(links), start=1):
         earlier, state = before.state, link.state
         assert earlier is not None
         assert state is not None
+        known.update(earlier.seam.topics)
         for topic in state.seam.topics:
-            if _is_other_log(topic, earlier, state) or topic in _moved_with(link):
+            is_again = topic in known and topic not in earlier.seam.topics  # safety: reading-joined-again
+            if is_again or _is_other_log(topic, earlier, state) or topic in _moved_with(link):
                 starts[topic] = (index, state.seam)
     return starts
 
