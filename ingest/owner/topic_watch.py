@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from thermocline.errors import KafkaUnreachable, TopicDeleted, TopicForbidden, TopicMissing
-from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import DELETED_PROPERTY, HELD_PROPERTY
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
@@ -139,7 +138,6 @@ class TopicWatch:
     def _land(self, owner: Owner, came: Mapping[str, TopicFacts], gone: Sequence[str]) -> None:
         properties = {**owner.table.properties, **self.properties}
         change = change_of(owner.position, owner.definition, properties, came, gone)
-        failpoint("owner.topics")
         done = landed(owner.land(change))
         self.properties |= change.properties
         # What it has of records now, the table may not have when it is deleted.

@@ -97,6 +97,7 @@ class Oracle:
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
         self.log_generation = 0
+        self._left: dict[tuple[str, int], int] = {}  # where the table was in topics that left, by their ids
         self.skew_ms = 0  # as much may clocks be wrong
         self.has_accepted = False  # whether any snapshot says that a loss was accepted
         self.states: dict[int, State] = {}
@@ -215,7 +216,7 @@ class Oracle:
             topic_id = after.topic_ids[place[0]]
             if before.topic_ids.get(place[0], topic_id) != topic_id:
                 raise Violation("other-log", f"{what} goes on with {place[0]} as {topic_id}")
-            first = before.seam.get(place, 0)
+            first = before.seam.get(place, self._left.get((topic_id, place[1]), 0))
             if end < first:
                 raise Violation("seam-back", f"{what}: {place} from {first} to {end}")
             read += self.log(topic_id, place[1]).between(first, end)
@@ -226,6 +227,7 @@ class Oracle:
         for (topic, partition), end in before.seam.items():
             if topic in after.topic_ids:
                 continue
+            self._left[before.topic_ids[topic], partition] = end
             unread = self.log(before.topic_ids[topic], partition).between(end, 1 << 62)
             lost = [one.offset for one in unread if one.appended_ms < before.drained_ms - self.skew_ms]
             if lost:
