@@ -287,6 +287,10 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.errors_count_max": (
         "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."
     ),
+    "tables.NAME.deleted_topic_seconds": (
+        "A topic that a pattern found, and that was deleted while ingest was not running, leaves the table "
+        "if the table held all of the log at most this long before. Otherwise, ingest stops (topic-deleted)."
+    ),
     "tables.NAME.dead_letter_topic": (
         "An existing Kafka topic to which bad records are also written, with their key, value, headers "
         "and origin."

@@ -28,7 +28,7 @@ from thermocline.ingest.batch.accounting import Accounting
 from thermocline.rules.bad_digest import merged
 from thermocline.rules.identity import Fed
 from thermocline.rules.partition_time import PartitionTimes
-from thermocline.rules.seam import Seam
+from thermocline.rules.seam import PLAIN_PARTITIONS_MAX, Seam, packed
 from thermocline.upsert.bucket_task import written_paths
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def summary_fields(
         SUMMARY_EPOCH: str(epoch),
         SUMMARY_BATCH: change.batch_id,
         SUMMARY_CLUSTER: change.cluster_id,
-        SUMMARY_TOPIC_IDS: json.dumps(dict(change.topic_ids), sort_keys=True),
+        SUMMARY_TOPIC_IDS: _ids_text(change.topic_ids),
         SUMMARY_DEFINITION_VERSION: str(definition_version),
         SUMMARY_WATERMARK: str(change.watermark_ms),
         SUMMARY_DRAINED: str(change.drained_ms),
@@ -168,3 +168,9 @@ def summary_fields(
         **({SUMMARY_BEGAN: str(change.began_ms)} if change.began_ms is not None else {}),
         **change.summary,
     }
+
+
+def _ids_text(topic_ids: Mapping[str, str]) -> str:
+    """JSON; of as many topics as a seam is packed for, packed as well."""
+    text = json.dumps(dict(topic_ids), sort_keys=True)
+    return text if len(topic_ids) <= PLAIN_PARTITIONS_MAX else packed(text)

@@ -375,12 +375,11 @@ class Owner:
             self.bad_records.settle(result.reports)  # safety: quarantine-before-commit
         except ThermoclineError as error:
             return Rejected(error)
-        drained_at_ms = drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms)
         change = replace(
             TableChange.carrying_on(self.position),
             seam=batch.end,
             watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, self.position.watermark_ms),
-            drained_ms=drained_at_ms,
+            drained_ms=drained_ms(batch, planned, self.drain_goal or planned, self.position.drained_ms),
             partition_times=self.position.partition_times.advanced(greatest_times(batch, result.reports)),
             accounting=accounting,
             began_ms=planned.at_ms,
@@ -390,7 +389,7 @@ class Owner:
             properties={
                 TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
                 **self.unread.met(result.reports),
-                **self.topics.to_commit(self, drained_at_ms == planned.at_ms),
+                **self.topics.to_commit(self, batch.end.at_least(planned.ends)),
             },
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),

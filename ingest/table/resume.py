@@ -211,7 +211,7 @@ def _ends_known(table: Table, snapshot_id: int, name: str) -> dict[str, str]:
 
 
 def _without_ends(owned: Owned, topics: Sequence[str]) -> dict[str, str]:
-    """The same, without topics that are read anew."""
+    """The same, without topics that are read again."""
     if not owned.definition.topic_patterns:
         return {}
     return {DELETED_PROPERTY: deleted_ends(owned.table.properties).without(topics).to_json()}

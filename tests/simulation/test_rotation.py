@@ -17,8 +17,8 @@ from thermocline.errors import TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
 from thermocline.ingest.commit import rotation
 from thermocline.ingest.commit.rotation import LOOK_SECONDS
-from thermocline.ingest.owner.measures import TOPICS_PASSED_OVER
 from thermocline.kafka.facts import TopicConfig
+from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 
@@ -176,7 +176,7 @@ def test_a_topic_that_must_not_be_read_is_passed_over_and_the_others_are_read() 
     assert ingest(world).stop is None
     assert definition(world).topics == ("a", "b", "c2")
     assert state(world).seam[("c2", 0)] == 1
-    assert TOPICS_PASSED_OVER.labels(NAME)._value.get() == 1
+    assert REGISTRY.get_sample_value("thermocline_ingest_topics_passed_over", {"table": NAME}) == 1
 
 
 def test_a_drained_topic_that_was_deleted_leaves_seam_and_definition_in_a_commit_that_names_it() -> None:

@@ -33,7 +33,8 @@ SECONDS_MAX = 3_600
 # What must have happened in that many histories, or they prove nothing.
 EVENTS = """
 AddPartition Append ClockJump ClusterDown Compact DeliverLate Expire LoseEnd ReplaceCluster ReplaceTopic
-Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
+Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap CreateTopic DeleteTopic
+"deleted drained" "deleted unread" "stopped topic-deleted" "resumed topic-deleted" "tailer topic-missing"
 "landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
 "transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
 "rewrite taken over" "partial record"
@@ -47,7 +48,7 @@ Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap
 """
 # A process dies, pauses and is refused before each of these.
 EDGES = """
-"log cluster_id" "log describe" "log starts" "log ends" "log read" "data write" "deletes write"
+"log cluster_id" "log describe" "log names" "log starts" "log ends" "log read" "data write" "deletes write"
 "metadata load" "metadata write" publish "catalog load" "store write" "store delete"
 """
 

@@ -34,7 +34,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog_properties import pyiceberg_properties, sqlite_path
 from thermocline.rules.definition import LiveTable, unknown_settings
 from thermocline.rules.partition_time import PartitionTimes
-from thermocline.rules.seam import Seam
+from thermocline.rules.seam import Seam, unpacked
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -299,7 +299,7 @@ def state_from(summary: Mapping[str, str], snapshot_id: int, timestamp_ms: int, 
         epoch=int(summary[SUMMARY_EPOCH]),
         batch_id=summary[SUMMARY_BATCH],
         cluster_id=summary[SUMMARY_CLUSTER],
-        topic_ids=json.loads(summary[SUMMARY_TOPIC_IDS]),
+        topic_ids=json.loads(unpacked(summary[SUMMARY_TOPIC_IDS])),
         definition_version=int(summary[SUMMARY_DEFINITION_VERSION]),
         watermark_ms=int(summary[SUMMARY_WATERMARK]),
         timestamp_ms=timestamp_ms,

@@ -1,4 +1,4 @@
-"""Whether a table has all of a topic that was deleted, by what was last known of the topic."""
+"""Checks that a table has all of a topic that was deleted, by what was last known of the topic."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from thermocline.errors import LogReplaced, OffsetsGone
 
-__all__ = ["Seam", "check_against_log"]
+__all__ = ["PLAIN_PARTITIONS_MAX", "Seam", "check_against_log", "packed", "unpacked"]
 
 PLAIN_PARTITIONS_MAX: Final = 64
 """Every snapshot's summary stays in the metadata file, so a long seam is packed."""
@@ -74,19 +74,12 @@ class Seam:
         Raises:
             ValueError: when it is neither.
         """
-        if text.startswith("{"):
-            return cls.from_dict(json.loads(text))
-        try:
-            return cls.from_dict(json.loads(zlib.decompress(base64.b64decode(text, validate=True))))
-        except zlib.error as error:
-            raise ValueError(f"neither a seam in JSON nor a packed one: {error}") from error
+        return cls.from_dict(json.loads(unpacked(text)))
 
     def to_json(self) -> str:
         """Plain JSON up to 64 partitions; above, the same deflated and in base64."""
         plain = json.dumps(self.to_dict(), separators=(",", ":"))
-        if len(self._offsets) <= PLAIN_PARTITIONS_MAX:
-            return plain
-        return base64.b64encode(zlib.compress(plain.encode(), 9)).decode()
+        return plain if len(self._offsets) <= PLAIN_PARTITIONS_MAX else packed(plain)
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """The form that HTTP and the command line show: ``{"profiles": {"0": 100}}``."""
@@ -167,6 +160,21 @@ class Seam:
 
     def __repr__(self) -> str:
         return f"Seam({', '.join(f'{topic}/{p}@{offset}' for topic, p, offset in self.items())})"
+
+
+def packed(text: str) -> str:
+    """A JSON object in less room, for a snapshot's summary: deflated, and in base64."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(text: str) -> str:
+    """The JSON object of a text that is one, or that `packed` gave. Raises `ValueError` for any other."""
+    if text.startswith("{"):
+        return text
+    try:
+        return zlib.decompress(base64.b64decode(text, validate=True)).decode()
+    except zlib.error as error:
+        raise ValueError(f"neither a JSON object nor a packed one: {error}") from error
 
 
 def check_against_log(table: str, seam: Seam, starts: Seam, ends: Seam) -> None:
