@@ -25,7 +25,7 @@ from thermocline.iceberg.catalog import (
 )
 from thermocline.ingest.commit.change import NewTopics, TableChange
 from thermocline.rules.definition.topic_patterns import added_to, found_by_pattern
-from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.identity import Fed, check_identity
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
@@ -100,8 +100,8 @@ def without_deleted(
         return definition
     check_identity(definition.name, at.cluster_id, {}, log, ())
     gone = rotated(definition, log).gone
-    ends, held = deleted_ends(properties), held_topics(properties)
-    check_drained(definition.name, gone, at, ends, held, now_ms, 1000 * drained_seconds)
+    known = Known(least=deleted_ends(properties), held=held_topics(properties))
+    check_drained(definition.name, gone, at, known, now_ms, 1000 * drained_seconds)
     return without(definition, gone)
 
 

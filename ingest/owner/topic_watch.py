@@ -22,7 +22,7 @@ from thermocline.ingest.commit.rotation import LOOK_SECONDS, change_of, deleted_
 from thermocline.ingest.owner.measures import TOPICS_PASSED_OVER
 from thermocline.process.logs import fields
 from thermocline.rules.definition.topic_patterns import finds, found_by_pattern
-from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.identity import check_identity
 from thermocline.rules.seam import Seam
 
@@ -116,19 +116,18 @@ class TopicWatch:
 
     def _check_drained(self, owner: Owner, gone: Sequence[str]) -> None:
         noted = deleted_ends({**owner.table.properties, **self.properties})
-        known = self.ends.merged_max(noted)
-        ends = known.without(set(known.topics) - set(gone))
         held = self.held if self.held is not None else held_topics(owner.table.properties)
         now_ms, drained_ms_max = owner.clock.now_ms(), 1000 * owner.settings.deleted_topic_seconds
         try:
-            check_drained(owner.definition.name, gone, owner.position, ends, held, now_ms, drained_ms_max)
+            known = Known(self.ends, noted, held)
+            check_drained(owner.definition.name, gone, owner.position, known, now_ms, drained_ms_max)
         except TopicDeleted as error:
-            self._note_unread(owner, error, ends, noted)
+            self._note_unread(owner, error, noted)
             raise
 
-    def _note_unread(self, owner: Owner, error: TopicDeleted, ends: Seam, noted: Seam) -> None:
+    def _note_unread(self, owner: Owner, error: TopicDeleted, noted: Seam) -> None:
         """Commits what this process alone has seen of topics, so that the next one stops, too."""
-        seen = ends.without(set(ends.topics) - set(error.topics)).merged_max(noted)
+        seen = self.ends.without(set(self.ends.topics) - set(error.topics)).merged_max(noted)
         if seen != noted:
             change = TableChange.carrying_on(owner.position)
             noting = replace(change, properties={DELETED_PROPERTY: seen.to_json()})

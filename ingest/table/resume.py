@@ -21,6 +21,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import (
     ACCEPTED_PROPERTY,
     DELETED_PROPERTY,
+    HELD_PROPERTY,
     SUMMARY_ACCEPTED,
     TOMBSTONES_PROPERTY,
     SnapshotState,
@@ -203,11 +204,16 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
 
 
 def _ends_known(table: Table, snapshot_id: int, name: str) -> dict[str, str]:
-    """The property that says how far topics went that a table knew before it goes back to a snapshot."""
+    """The properties that say how far topics went that a table knew before it goes back to a snapshot.
+
+    Of no topic it is known by the time alone that the snapshot had all of it.
+    """
     if not definition_of(table, name).topic_patterns:
         return {}
-    ends = given_up_ends(table.properties, _known(table, snapshot_id, name))
-    return {DELETED_PROPERTY: ends.to_json()}
+    known = _known(table, snapshot_id, name)
+    ends = given_up_ends(table.properties, known)
+    # safety: rebase-held
+    return {DELETED_PROPERTY: ends.to_json(), HELD_PROPERTY: json.dumps(sorted(known))}
 
 
 def _without_ends(owned: Owned, topics: Sequence[str]) -> dict[str, str]:

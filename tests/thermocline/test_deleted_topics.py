@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from thermocline.errors import TopicDeleted
-from thermocline.rules.deleted_topics import check_drained
+from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.seam import Seam
 
 HOUR_MS = 3_600_000
@@ -19,13 +19,14 @@ AT: Any = cast(
 )
 
 
-def check(gone: list[str], ends: Seam, age_ms: int, held: tuple[str, ...] = ()) -> None:
-    check_drained("t", gone, AT, ends, held, DRAINED_MS + age_ms, HOUR_MS)
+def check(gone: list[str], known: Seam | Known, age_ms: int) -> None:
+    seen = Known(known) if isinstance(known, Seam) else known
+    check_drained("t", gone, AT, seen, DRAINED_MS + age_ms, HOUR_MS)
 
 
-def unread(gone: list[str], ends: Seam, age_ms: int) -> tuple[str, ...]:
+def unread(gone: list[str], known: Seam | Known, age_ms: int) -> tuple[str, ...]:
     with pytest.raises(TopicDeleted) as stopped:
-        check(gone, ends, age_ms)
+        check(gone, known, age_ms)
     return stopped.value.unread
 
 
@@ -45,6 +46,18 @@ def test_without_ends_a_table_that_was_drained_a_short_while_ago_has_all_of_a_to
 
 def test_what_was_seen_of_a_topic_says_nothing_of_another() -> None:
     assert unread(["a", "b"], Seam({("a", 0): 10, ("a", 1): 3}), 2 * HOUR_MS) == ("b/0@7-?",)
+
+
+def test_what_is_known_to_have_been_there_shows_what_the_table_lacks_and_not_that_it_has_all() -> None:
+    assert unread(["b"], Known(least=Seam({("b", 0): 8})), 0) == ("b/0@7-8",)
+    check(["b"], Known(least=Seam({("b", 0): 7})), HOUR_MS)
+    assert unread(["b"], Known(least=Seam({("b", 0): 7})), HOUR_MS + 1) == ("b/0@7-?",)
+
+
+def test_the_time_says_nothing_of_a_topic_with_records_behind_an_open_transaction() -> None:
+    check(["a"], Known(held=["b"]), 0)
+    assert unread(["b"], Known(held=["b"]), 0) == ("b/0@7-?",)
+    check(["b"], Known(ends=Seam({("b", 0): 7}), held=["b"]), 0)
 
 
 def test_a_time_in_the_future_counts_as_long_as_it_is_near() -> None:
