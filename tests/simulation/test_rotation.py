@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.simulation.edges import simulated
 from tests.simulation.log_steps import Produce
 from tests.simulation.owners import Process
-from tests.simulation.records import IDENTIFIER, NAME
+from tests.simulation.records import IDENTIFIER, KEYS, NAME, key_bytes, value_bytes
 from tests.simulation.world import UPSERT, Surroundings, World
 from thermocline.errors import TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
@@ -262,6 +263,40 @@ def test_once_the_transaction_has_ended_and_all_is_read_the_topic_may_leave() ->
     delete(world, "c1")
     assert ingest(world, "another", after=1).stop is None
     assert definition(world).topics == ("a", "b")
+
+
+def test_nor_where_the_transaction_has_ended_and_not_all_was_read_since() -> None:
+    """The table last had all that could be read when records waited behind the transaction."""
+    world = World(replace(AROUND, records_max=2))
+    world.create_topic("c1", 1)
+    ingest(world)
+    open_one = world.cluster.transaction()
+    open_one.produce("c1", 0, b"k", b"v", world.now_ms)
+    # By a clock that is fast, so that it is not read before the others.
+    world.cluster.produce("c1", 0, key_bytes(KEYS[0]), value_bytes(1), world.now_ms + 3_600_000)
+    write(world, "a")
+    ingest(world)
+    open_one.abort()
+    write(world, "a", 6)
+    ingest(world)
+    assert state(world).seam.get(("c1", 0)) == 0
+    delete(world, "c1")
+    assert stopped(ingest(world, "another", after=1)).unread == ("c1/0@0-?",)
+
+
+def test_nor_after_going_back_to_a_snapshot() -> None:
+    world = with_topics("c1")
+    kept = world.table().current_id
+    write(world, "a")
+    ingest(world)
+    after = world.table()
+    assert world.catalog.swap(IDENTIFIER, after, after.changed(current_id=kept), "foreign")
+    world.counts["Rollback"] += 1
+    process = ingest(world, "another", after=1)
+    assert process.stop is not None
+    resumed(process)
+    delete(world, "c1")
+    assert stopped(ingest(world, "another", after=1)).unread == ("c1/0@1-?",)
 
 
 def test_a_topic_that_was_only_hidden_is_read_on_from_where_the_table_was() -> None:

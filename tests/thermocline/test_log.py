@@ -82,3 +82,46 @@ def test_a_topic_that_the_user_may_not_describe_is_named(monkeypatch: pytest.Mon
         is_compacted=True, delete_retention_ms=86_400_000, is_log_append_time=False, is_hidden=True
     )
     assert log.configs(["t"]) == {"t": careful}
+
+
+def test_a_topic_that_is_not_listed_is_missing_only_where_the_cluster_goes_on_to_say_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list lacks what the user may not describe, and what a broker does not know yet."""
+    said = {"hidden": KafkaError.TOPIC_AUTHORIZATION_FAILED, "gone": KafkaError.UNKNOWN_TOPIC_OR_PART}
+    asked: list[str] = []
+
+    def answer(topic: str) -> Future[Any]:
+        asked.append(topic)
+        future = Future[Any]()
+        code = (
+            KafkaError.UNKNOWN_TOPIC_OR_PART
+            if topic == "late" and asked.count("late") < 3
+            else said.get(topic)
+        )
+        if code is None:
+            future.set_result(SimpleNamespace(topic_id="id", partitions=[0]))
+        else:
+            future.set_exception(KafkaException(KafkaError(code)))
+        return future
+
+    admin = SimpleNamespace(
+        describe_topics=lambda topics, **_: {topic: answer(topic) for topic in topics.topic_names}
+    )
+    monkeypatch.setattr(log_module, "admin_client", lambda *_: admin)
+    monkeypatch.setattr(log_module, "TopicCollection", lambda names: SimpleNamespace(topic_names=names))
+    log = Log(KafkaSettings(bootstrap_servers="127.0.0.1:9"), ManualClock())
+    assert log.missing(["there", "gone", "late"]) == ("gone",)
+    assert asked.count("there") == 1
+    with pytest.raises(TopicForbidden, match="topic hidden"):
+        log.missing(["hidden"])
+    assert log.missing([]) == ()
+
+
+def test_nothing_is_asked_of_no_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client refuses such questions, and a table whose topics were all deleted has none."""
+    monkeypatch.setattr(log_module, "admin_client", lambda *_: SimpleNamespace())
+    log = Log(KafkaSettings(bootstrap_servers="127.0.0.1:9"))
+    assert (log.describe([]), log.configs([]), log.retentions([])) == ({}, {}, {})
+    assert (log.starts([]), log.bounds([]), log.ends_together([])) == (Seam(), (Seam(), Seam()), Seam())
+    assert (log.may_read([]), log.open_transactions([])) == ({}, ())

@@ -103,3 +103,16 @@ def test_what_was_accepted_before_the_snapshots_that_are_left_still_counts() -> 
     read = reading_of(links, [DEFINITION] * 2, [DEFINITION], [note], DEFINITION)
     assert (read.incarnations["t", 0].begins, read.replaced) == (4, frozenset({"t"}))
     assert read.with_evidence({("t", 0): 0}).incarnations["t", 0].begins == 4
+
+
+def test_a_topic_that_left_and_came_again_begins_a_life_of_its_own() -> None:
+    read = reading(
+        state(0, {"t": {0: 0}, "daily": {0: 0}}),
+        state(1, {"t": {0: 5}, "daily": {0: 70}}),
+        state(2, {"t": {0: 6}}),
+        state(3, {"t": {0: 7}, "daily": {0: 0}}, topic_ids={"t": "t-1", "daily": "daily-2"}),
+        state(4, {"t": {0: 8}, "daily": {0: 4}}, topic_ids={"t": "t-1", "daily": "daily-2"}),
+    )
+    assert (read.incarnations["daily", 0].begins, read.incarnations["daily", 0].first) == (0, 3)
+    assert read.replaced == frozenset({"daily"})
+    assert read.batch(("daily", 0), 3) == 4

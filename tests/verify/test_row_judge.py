@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.verify.story import definition_of
 from thermocline.iceberg.reading import Incarnation, Reading
 from thermocline.rules.seam import Seam
@@ -37,3 +39,17 @@ def test_between_partitions_times_count_only_where_the_log_holds_what_they_follo
     for first, code in ((0, "row-stale"), (2, "")):
         context = JudgeContext(reading, {A: first, B: 0}, set(), set(), [False])
         assert judge(said, [Stored(A, 5, 3_000, (1,))], context).code == code
+
+
+def test_a_row_of_a_topic_that_left_is_not_judged_where_a_pattern_finds_such_topics() -> None:
+    """Method: the log has a record of the key in another topic; nobody knows which of the two was last."""
+    record = LastRecord(B, 5, 0, 1, CERTAIN, False, (1,), 0)
+    for patterns, said in (("a.?",), (Reason.LEFT, "")), ((), (None, "row-beyond-seam")):
+        definition = replace(DEFINITION, topics=("b",), topic_patterns=patterns)
+        reading = Reading(
+            Seam({B: 10}), {B: Incarnation(0, 0, (0, 10))}, [definition] * 2, [definition], is_whole=True
+        )
+        context = JudgeContext(reading, {B: 0}, set(), set(), [False])
+        verdict = judge([record], [Stored(A, 50, 0, (2,))], context)
+        assert (verdict.reason, verdict.code) == said
+        assert judge([record], [], context).if_keys_stay is bool(patterns)

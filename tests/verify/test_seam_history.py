@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from tests.ingest.one_bucket import DEFINITION
@@ -18,6 +19,7 @@ from thermocline.iceberg.catalog import (
     SUMMARY_RECORDS_TOTAL,
     SUMMARY_REPLAYED,
     SUMMARY_SEAM,
+    SUMMARY_TOPICS_LEFT,
 )
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.ingest.batch.accounting import Accounting
@@ -180,3 +182,27 @@ def test_an_epoch_that_goes_back_is_found() -> None:
     story.batch()
     story.summaries[-2][SUMMARY_EPOCH] = "0"
     assert {one.code for one in story.findings()} == {"epoch-back"}
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_a_topic_that_is_gone_is_found_unless_its_snapshot_says_that_it_left(is_said: bool) -> None:
+    story = told(random.Random(5))
+    other = Seam.of({"daily": {0: 9}})
+    ids = {T: story.topic_id, "daily": "id of daily"}
+    both = TableChange(story.seam.merged_max(other), "cluster", ids, 3, 4)
+    without = TableChange(
+        story.seam,
+        "cluster",
+        {T: story.topic_id},
+        3,
+        4,
+        summary={SUMMARY_TOPICS_LEFT: "daily"} if is_said else {},
+    )
+    totals = {
+        name.removeprefix(SUMMARY_RECORDS_TOTAL): int(count)
+        for name, count in story.summaries[-1].items()
+        if name.startswith(SUMMARY_RECORDS_TOTAL)
+    }
+    for change in (both, without):
+        story.summaries.append(summary_fields(change, story.epoch, DEFINITION.version, totals))
+    assert [one.code for one in story.findings()] == ([] if is_said else ["seam-not-joined"] * 2)
