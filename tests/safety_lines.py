@@ -537,7 +537,7 @@ LINES: Final[dict[str, Line]] = {
     "rebase-topics-left": Line("going back to a snapshot brings back the topics that left since", NEVER, "simulation/test_rotation.py::test_going_back_to_a_snapshot_brings_back_what_left_since_and_what_is_lost_with_it"),
     "rebase-ends-of-topics": Line("and what was read of them since counts as unread", (".merged_max(Seam.from_dict(read))", ""), "simulation/test_rotation.py::test_going_back_to_a_snapshot_brings_back_what_left_since_and_what_is_lost_with_it"),
     "rebase-held": Line("and of no topic is it known by the time alone that the snapshot had all", ("json.dumps(sorted(known))", '"[]"'), "simulation/test_rotation.py::test_nor_after_going_back_to_a_snapshot"),
-    "patterns-in-sql": Line("no view names topics of a table whose topics come and go", NEVER, "views/test_render_live.py::test_tables_that_sql_can_not_read_have_live_views_where_a_server_has_their_rows"),
+    "patterns-in-sql": Line("no view names topics of a table whose topics come and go", NEVER, "views/test_render.py::test_only_the_cold_view_is_made_of_records_that_sql_can_not_read"),
     "reading-joined-again": Line("a topic that left and came again is another log", ("topic in known and topic not in earlier.seam.topics", "False"), "thermocline/test_reading.py::test_a_topic_that_left_and_came_again_begins_a_life_of_its_own"),
     "verify-left": Line("verify does not judge rows of topics that left", NEVER, "verify/test_row_judge.py::test_a_row_of_a_topic_that_left_is_not_judged_where_a_pattern_finds_such_topics"),
     "verify-topics-left": Line("verify finds a topic that is gone, unless its snapshot says that it left", NEVER, "verify/test_seam_history.py::test_a_topic_that_is_gone_is_found_unless_its_snapshot_says_that_it_left"),

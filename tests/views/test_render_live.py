@@ -57,7 +57,6 @@ def test_the_row_filter_is_the_last_thing_that_a_view_of_a_live_table_does(mode:
         {"partial_updates": True},
         {"sequence_by": ("At",)},
         {"format": "avro"},
-        {"topic_patterns": ("log.?",)},
     ],
 )
 def test_tables_that_sql_can_not_read_have_live_views_where_a_server_has_their_rows(
