@@ -111,7 +111,7 @@ class DefinitionDiffers(Listing, ConfigurationError):
     _state = "nothing was read or written; the table keeps its definition."
     _next = (
         "thermocline table alter {table}      (if the file is right: changes the table to match)\n"
-        "thermocline table show {table}      (if the table is right: change [tables.{table}] to match)"
+        "thermocline table diff {table}      (if the table is right: has the lines for [tables.{table}])"
     )
 
     table: str
@@ -128,7 +128,7 @@ class AlterationRefused(Listing, ConfigurationError):
     with its reason.
 
     Nothing was written; the table keeps its definition. Undo those changes in the file; `thermocline table
-    show` prints the table's definition. If you need them, create a new table under another name and
+    diff` prints the lines to write there. If you need them, create a new table under another name and
     identifier, and let it read the log from the start.
     """
 
@@ -136,7 +136,7 @@ class AlterationRefused(Listing, ConfigurationError):
     http_status = 409
     _what = "altering {table} to match the configuration has {_problems}"
     _state = "nothing was written; the table keeps its definition."
-    _next = "thermocline table show {table}      (change [tables.{table}] to match, or use a new table)"
+    _next = "thermocline table diff {table}      (has the lines for [tables.{table}]; or use a new table)"
 
     table: str
     problems: tuple[str, ...]
