@@ -126,7 +126,8 @@ def _of_order(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column]) -
     if kept == in_the_file:
         return
     by_name = {column.name: column for column in ours}
-    others = [column for column in ours if column.name not in file]
+    of_both = tuple(by_name[name] for name in kept)
+    judge = replace(judge, current=replace(judge.current, columns=of_both))
     found = Difference(
         of="order of the columns",
         in_file=", ".join(in_the_file),
@@ -135,7 +136,7 @@ def _of_order(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column]) -
         value={column.name: _written(column) for column in ours},
         is_order=True,
     )
-    yield judge.judged(found, columns=(*(by_name[name] for name in in_the_file), *others))
+    yield judge.judged(found, columns=tuple(by_name[name] for name in in_the_file))
 
 
 def _with(columns: Sequence[Column], name: str, wanted: Column | None) -> tuple[Column, ...]:

@@ -207,7 +207,8 @@ def _mapping(node: object) -> Node:
 
 def _both(one: dict[str, Any], other: Node) -> dict[str, Any]:
     """Two schemas that hold at once."""
-    properties = {**_properties(other), **_properties(one)}
+    ours = _properties(one)
+    properties = {**ours, **{name: node for name, node in _properties(other).items() if name not in ours}}
     required = [*one.get("required", ()), *other.get("required", ())]
     return {**other, **one, **({"properties": properties} if properties else {}), "required": required}
 
