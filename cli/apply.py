@@ -56,6 +56,7 @@ def apply(
     to_do = [step for step in steps if step.is_done]
     if not as_json:
         show(None, Text("\n".join(_plan_lines(steps))), as_json=False)
+    # safety: apply-yes, apply-dry-run
     is_agreed = bool(to_do) and not dry_run and _confirmed(to_do, yes)
     done = [_done(settings, step) for step in to_do] if is_agreed else []
     document = {
@@ -79,7 +80,7 @@ def _confirmed(to_do: Sequence[Step], yes: bool) -> bool:
         return True
     if not is_asking(yes):
         problem = f"{counted(len(to_do), 'table')} would be made, and this was not confirmed"
-        raise NotConfirmed(problem=problem, command=again("--yes"))  # safety: apply-yes
+        raise NotConfirmed(problem=problem, command=again("--yes"))
     return typer.confirm(f"Make {counted(len(to_do), 'table')}?", default=True, err=True)
 
 

@@ -91,7 +91,7 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
     given = FromSchema(from_schema or "", key_schema, key, entity, topic, buckets, one_schema)
     if from_schema is None:
         _check_plain(given, dry_run, yes)
-        document, text = _created(settings, name)
+        document, text = created_table(settings, name)
         show(document, text, as_json)
         return ExitCode.DONE
     from thermocline.cli.table_from_schema import proposed_table, written
@@ -105,7 +105,7 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
     if not is_written:
         show({"table": name} | document, Text("nothing was written"), as_json)
         return ExitCode.DONE if dry_run else ExitCode.NOTHING_TO_DO
-    made, text = _created(proposed.settings, name)
+    made, text = created_table(proposed.settings, name)
     show(made | document, Text(f"added [tables.{name}] to {proposed.path}\n{text}"), as_json)
     return ExitCode.DONE
 
@@ -117,7 +117,7 @@ def _check_plain(given: FromSchema, dry_run: bool, yes: bool) -> None:
         raise BadParameter(name="--from-schema", problem=problem)
 
 
-def _created(settings: Settings, name: str) -> tuple[dict[str, Any], Text]:
+def created_table(settings: Settings, name: str) -> tuple[dict[str, Any], Text]:
     """Creates a table that the configuration has; the document and the text that say so."""
     identifier = settings.table(name).identifier
     from thermocline.ingest.table.create import create_table

@@ -77,7 +77,7 @@ def alter_table(
             # From now on nobody else alters it.
             # safety: alter-planned-again
             planned = replace(_planned(owned.table, owned.definition, wanted), undone=restored)
-            _check_agreed(agreed, planned)
+            _check_agreed(agreed, planned)  # safety: apply-planned-again
             if planned.changes:
                 commit_alteration(owned, planned, settings.table(name).start)
     return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))

@@ -81,7 +81,7 @@ def _step(settings: Settings, definition: LiveTable, clock: Clock, is_there: boo
             made = tuple(_created(definition, settings.table(name).start))
             return Step(name, identifier, "create", made)
         altered = alter_table(settings, name, clock, dry_run=True)
-    except AlterationRefused as error:  # safety: apply-by-hand
+    except AlterationRefused as error:
         return Step(name, identifier, "by hand", error.problems, error=error)
     except ThermoclineError as error:
         return Step(name, identifier, "stopped", error=error)
