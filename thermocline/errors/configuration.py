@@ -54,7 +54,7 @@ class ConfigExists(ConfigurationError):
     `thermocline init` writes a configuration where there is none. To one that is there, it only adds the
     table of a topic that is named: everything else in the file stays as it is, to the last byte. Its brokers,
     registry and catalog are used, so options that say other ones are refused, and so is a name that a table
-    has already.
+    has already. `table create --from-schema` adds a table in the same way.
 
     Nothing was changed.
     """
@@ -143,12 +143,13 @@ class AlterationRefused(Listing, ConfigurationError):
 
 
 class NotConfirmed(ConfigurationError):
-    """A command that destroys or gives up something was not confirmed.
+    """A command that destroys, gives up or makes something was not confirmed.
 
-    At a terminal, commands that delete ask. Without one, they need --yes, so that no script destroys data by
-    accident. `ingest accept-gap` and `ingest rebase` act only on exactly the state that the user saw: all
+    At a terminal, commands that delete ask, and so do those that write what they show first. Without one,
+    they need --yes, so that no script destroys data by accident. `ingest accept-gap` and `ingest rebase` act only on exactly the state that the user saw: all
     facts that the error printed must be repeated on the command line, and no others. If they differ, the log
-    may have lost more since, or another problem must be solved first.
+    may have lost more since, or another problem must be solved first. `apply` does to a table only what its
+    plan showed, so it stops if somebody changed the table meanwhile.
 
     Nothing was changed. Check what would be removed, or what is found now, then run the printed command.
     """
