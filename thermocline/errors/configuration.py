@@ -146,10 +146,11 @@ class NotConfirmed(ConfigurationError):
     """A command that destroys, gives up or makes something was not confirmed.
 
     At a terminal, commands that delete ask, and so do those that write what they show first. Without one,
-    they need --yes, so that no script destroys data by accident. `ingest accept-gap` and `ingest rebase` act only on exactly the state that the user saw: all
-    facts that the error printed must be repeated on the command line, and no others. If they differ, the log
-    may have lost more since, or another problem must be solved first. `apply` does to a table only what its
-    plan showed, so it stops if somebody changed the table meanwhile.
+    they need --yes, so that no script destroys data by accident. `ingest accept-gap` and `ingest rebase` act
+    only on exactly the state that the user saw: all facts that the error printed must be repeated on the
+    command line, and no others. If they differ, the log may have lost more since, or another problem must be
+    solved first. `apply` does to a table only what its plan showed, so it stops if somebody changed the table
+    meanwhile.
 
     Nothing was changed. Check what would be removed, or what is found now, then run the printed command.
     """
