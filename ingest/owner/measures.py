@@ -116,6 +116,13 @@ UNREAD_FIELDS: Final = Counter(
     (*_TABLE, "field"),
     registry=REGISTRY,
 )
+SAMPLED_VALUES: Final = Counter(
+    "thermocline_ingest_sampled_values",
+    "Values that were looked at for fields that no column is read from: the whole of which "
+    "thermocline_ingest_unread_fields_total counts a part.",
+    _TABLE,
+    registry=REGISTRY,
+)
 MIRROR_FAILURES: Final = Counter(
     "thermocline_ingest_mirror_failures",
     "Attempts to write the table's seam to the consumer group of ingest.mirror_group that failed. Data and "

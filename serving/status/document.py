@@ -27,6 +27,7 @@ __all__ = [
     "ServerStatus",
     "SnapshotStatus",
     "TableStatus",
+    "UnreadStatus",
     "UpkeepStatus",
     "VersionStatus",
 ]
@@ -216,6 +217,18 @@ class VersionStatus(_Part):
     since_ms: int
 
 
+class UnreadStatus(_Part):
+    """Fields that no column is read from, in a sample of the values that ingest read; of JSON alone."""
+
+    since_ms: Annotated[int | None, Field(description="Since when values are counted; two days at most.")]
+    values: Annotated[int, Field(description="How many values were looked at.")]
+    fields: Annotated[
+        dict[str, int],
+        Field(description="By name, in how many of these values a field is. Some names, the frequent first."),
+    ]
+    others: Annotated[int, Field(description="How often fields of further names were met.")]
+
+
 class DefinitionStatus(_Part):
     """What the table is."""
 
@@ -228,6 +241,9 @@ class DefinitionStatus(_Part):
     versions: tuple[VersionStatus, ...] = ()
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
+    unread: Annotated[
+        UnreadStatus | None, Field(description="Null until ingest of this release has sampled values.")
+    ] = None
 
 
 class Details(_Part):

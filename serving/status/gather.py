@@ -29,6 +29,7 @@ from thermocline.serving.status.document import (
     ServerStatus,
     SnapshotStatus,
     TableStatus,
+    UnreadStatus,
     UpkeepStatus,
     VersionStatus,
 )
@@ -308,6 +309,7 @@ def _definition_of(definition: LiveTable, facts: TableFacts | None) -> Definitio
             "versions": tuple(_as(VersionStatus, one) for one in facts.versions),
             "accepted": facts.accepted,
             "unread_fields": facts.unread_fields,
+            "unread": None if facts.unread is None else _as(UnreadStatus, facts.unread),
         }
     return DefinitionStatus(
         **more,

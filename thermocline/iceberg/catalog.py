@@ -50,6 +50,9 @@ SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
 UNREAD_PROPERTY = "thermocline.unread-fields"  # JSON: names of fields of values that no column is read from
+UNREAD_COUNTS_PROPERTY = (
+    "thermocline.unread-counts"  # JSON: in how many of the sampled values; `UnreadCounts`
+)
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 
 # Of `ACCEPTED_PROPERTY`, which is copied into each metadata file; beyond, the oldest entries are dropped.

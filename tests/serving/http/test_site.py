@@ -19,6 +19,7 @@ from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant
 from thermocline.serving.status.document import ServerStatus
+from thermocline.serving.tail.table_facts import UnreadFact
 
 OPERATOR = Caller("ops", {"orders": Grant(frozenset({Action.ADMIN}))}, key="0123456789ab")
 READER = Caller("reader", {"orders": Grant(frozenset({Action.LOOKUP}))}, key="ba9876543210")
@@ -42,7 +43,7 @@ def site(
     stopped = msgspec.structs.replace(
         OWNER, ended="2026-01-01T00:00:00+00:00", stopped_by="offsets-gone", stopped_because=HOSTILE
     )
-    site.add("payments", owner=stopped, unread_fields=(HOSTILE,))
+    site.add("payments", owner=stopped, unread=UnreadFact(1_000, 1_480, {HOSTILE: 12}, 3))
     stop = threading.Event()
     thread = keep_fresh(list(site.worlds.values()), stop)
     with client_of(site.app(Guard(admit)), base_url="https://testserver", follow_redirects=False) as client:
@@ -74,6 +75,17 @@ def test_what_others_named_is_shown_as_text(site: SimpleNamespace) -> None:
         page = site.get(path).text
         assert HOSTILE not in page
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_the_page_counts_fields_that_no_column_is_read_from(site: SimpleNamespace) -> None:
+    page = site.get("/tables/payments").text
+    assert "Of 1,480 values that ingest sampled since 1970-01-01 00:00:01 UTC" in page
+    assert "</code> in 12 of 1,480 sampled values" in page
+    assert "other fields, 3 times" in page
+    assert "<code>thermocline table alter payments</code>" in page
+    status = site.get("/status?table=payments").json()["tables"]["payments"]
+    unread = status["details"]["definition"]["unread"]
+    assert unread == {"since_ms": 1_000, "values": 1_480, "fields": {HOSTILE: 12}, "others": 3}
 
 
 def test_an_operator_of_one_table_is_shown_that_alone(site: SimpleNamespace) -> None:
