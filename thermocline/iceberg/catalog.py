@@ -60,6 +60,9 @@ TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 ACCEPTED_ENTRIES_MAX = 100
 ACCEPTED_BYTES_MAX = 256 << 10
 
+QUARANTINE_SUFFIX = "_quarantine"
+"""Of a companion table's name in the catalog."""
+
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
 SUMMARY_EPOCH = "thermocline.epoch"
@@ -89,6 +92,11 @@ ROLLED_BACK = "the table was rolled back to it after more had been committed"
 # What the catalogs of PyIceberg raise where they can't be asked.
 _CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
 _FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
+
+
+def quarantine_identifier(identifier: str) -> str:
+    """The name of a table's companion table in the catalog, which holds its bad records."""
+    return f"{identifier}{QUARANTINE_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
