@@ -57,8 +57,9 @@ class UnreadNames:
         table = self._definition.name
         SAMPLED_VALUES.labels(table).inc(self._met.values)
         for name, count in self._met.names.items():
+            # safety: unread-metric-bounded
             label = name if name in self._labels or len(self._labels) < NAMES_MAX else OTHER
-            self._labels.add(label)  # safety: unread-metric-bounded
+            self._labels.add(label)
             UNREAD_FIELDS.labels(table, label).inc(count)
         new = [name for name in self._next.names if name not in self._names]
         self._counts, self._met = self._next, Sampled()

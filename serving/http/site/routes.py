@@ -131,7 +131,7 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
     reads_all = name is not None and caller.reads_all(name)
-    # safety: pages-shared-by-grants
+    # safety: pages-shared-by-grants, pages-shared-by-readers
     key = template, name, shown, operates_all(worker, caller), reads_all
     kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
     now = asyncio.get_running_loop().time()

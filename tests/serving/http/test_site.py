@@ -124,7 +124,7 @@ def test_bad_records_are_shown_by_what_is_wrong_with_them(site: SimpleNamespace)
     assert "<code>orders/1@40</code>" in page
     assert "<code>thermocline quarantine show orders orders/1@40</code>" in page
     assert "<code>thermocline refused orders</code>" in page
-    assert "the newest; older ones are not read" in page
+    assert "the newest: older ones are not read" in page
     status = site.get("/status?table=orders").json()["tables"]["orders"]["details"]["bad_records"]
     refused, not_json, wrong_type = status["groups"]
     assert refused["where"] == "refused"

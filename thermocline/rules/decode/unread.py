@@ -61,11 +61,11 @@ class UnreadFields:
         return name in self._read
 
     def of(self, values: Sequence[bytes | None], values_max: int = SAMPLE_VALUES) -> Sampled:
-        """What the first ``values_max`` of some values have; nothing of formats other than JSON."""
+        """What ``values_max`` of some values have, evenly of all; nothing of formats other than JSON."""
         if not self._is_json:
             return Sampled()
         found: Counter[str] = Counter()
-        sample = values[:values_max]
+        sample = values[:: max(len(values) // values_max, 1)][:values_max]
         if self._may_have_schema:
             sample, _ = unwrapped(sample)
         looked_at = 0
