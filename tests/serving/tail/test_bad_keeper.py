@@ -84,6 +84,19 @@ def rows(records: Sequence[tuple[int, str]], stage: str) -> pa.Table:
     return pa.Table.from_pylist(made, SCHEMA)
 
 
+def noted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, ...]]:
+    """What a function is called with from now on."""
+    calls: list[tuple[Any, ...]] = []
+    real = getattr(module, name)
+
+    def noting(*given: Any) -> Any:
+        calls.append(given)
+        return real(*given)
+
+    monkeypatch.setattr(module, name, noting)
+    return calls
+
+
 def test_records_are_grouped_by_what_is_wrong_with_them(lake: SimpleNamespace) -> None:
     lake.quarantine((3, SECRET), (5, 'not one JSON object: it begins "another"'))
     lake.quarantine((9, WRONG), stage="contract")
@@ -112,9 +125,7 @@ def test_a_quarantine_is_not_read_before_somebody_looks(lake: SimpleNamespace) -
 def test_no_more_than_the_newest_files_and_records_of_a_quarantine_are_read(
     lake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = []
-    real = reading.open_input
-    monkeypatch.setattr(reading, "open_input", lambda io, path: opened.append(path) or real(io, path))
+    opened = noted(monkeypatch, reading, "open_input")
     monkeypatch.setattr(reading, "FILES_MAX", 2)
     for offset in range(6):
         lake.quarantine((offset, WRONG), (offset + 10, WRONG))
@@ -136,13 +147,11 @@ def test_no_more_than_the_newest_files_and_records_of_a_quarantine_are_read(
 
 
 def test_values_of_records_are_never_read(lake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Sequence[str]] = []
-    real = bad_keeper.newest_rows
-    monkeypatch.setattr(bad_keeper, "newest_rows", lambda *given: asked.append(given[1]) or real(*given))
+    asked = noted(monkeypatch, bad_keeper, "newest_rows")
     lake.quarantine((3, WRONG))
     lake.want()
     lake.looked()
-    (columns,) = asked
+    ((_, columns, _),) = asked
     assert {"key", "value", "headers"}.isdisjoint(columns)
 
 
@@ -152,9 +161,7 @@ def test_what_left_the_quarantine_is_shown_no_more_and_what_did_not_change_is_no
     lake.quarantine((3, SECRET), (5, SECRET))
     loader = CatalogTable(lake.settings.catalog, "orders", "app.orders_quarantine")
     keeper = BadKeeper(lake.folder, loader, lake.clock, lambda work: work())
-    reads: list[Any] = []
-    real = bad_keeper.facts_of
-    monkeypatch.setattr(bad_keeper, "facts_of", lambda *given: reads.append(given) or real(*given))
+    reads = noted(monkeypatch, bad_keeper, "facts_of")
 
     def looked() -> BadFacts:
         lake.clock.advance(31.0)
