@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from thermocline.process.metrics import REGISTRY
+
 PATIENCE_SECONDS = 60.0
 PATH = "/api/v1/lineage"
 Event = dict[str, Any]
@@ -91,3 +93,11 @@ class LineageServer:
     def types(self) -> list[str]:
         """Of the events that it took, in the order in which they came."""
         return [event["eventType"] for event in self.received]
+
+
+def counted(table: str) -> tuple[float, float]:
+    """Failures to send the lineage of a table, and events of it that were dropped."""
+    of = {"table": table}
+    failures = REGISTRY.get_sample_value("thermocline_ingest_lineage_failures_total", of)
+    dropped = REGISTRY.get_sample_value("thermocline_ingest_lineage_dropped_events_total", of)
+    return failures or 0, dropped or 0

@@ -1,4 +1,4 @@
-"""What happened in a run, as few values: events are made of it later, in another thread."""
+"""The few values that say what happened in a run: events are made of them later, in another thread."""
 
 from __future__ import annotations
 
