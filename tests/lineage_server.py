@@ -52,7 +52,7 @@ class LineageServer:
             def do_POST(self) -> None:
                 length = int(self.headers["Content-Length"])
                 event = json.loads(self.rfile.read(length))
-                assert self.headers["Content-Type"] == "application/json"
+                assert self.headers["Content-Type"].partition(";")[0] == "application/json"
                 ours.note(lambda: ours.authorizations.append(self.headers.get("Authorization")))
                 ours.may_answer.wait(PATIENCE_SECONDS)
                 is_taken = self.path == PATH and not ours.refuses(event)
