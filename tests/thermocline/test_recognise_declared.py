@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,22 @@ def test_references_are_followed_within_the_document_and_end_where_they_come_bac
 def test_what_declares_no_properties_is_refused(text: str, why: str) -> None:
     with pytest.raises(SchemaInvalid, match=why):
         parse_json_schema(text)
+
+
+def test_a_few_lines_that_mean_endless_values_are_refused() -> None:
+    names = [f"l{level}" for level in range(5)]  # 20 values each, and so 160,000 in the last
+    schema = {
+        "properties": {"x": {"$ref": "#/$defs/l0"}},
+        "$defs": {
+            name: {"type": "object", "properties": {f"p{n}": {"$ref": f"#/$defs/{below}"} for n in range(20)}}
+            for name, below in pairwise(names)
+        },
+    }
+    with pytest.raises(SchemaInvalid, match="more than 100,000 values"):
+        parse_json_schema(json.dumps(schema)).fields()
+    deep = '{"anyOf":[' * 900 + '{"type":"integer"}' + "]}" * 900
+    with pytest.raises(SchemaInvalid, match=r"too deep|not JSON"):
+        parse_json_schema(f'{{"properties":{{"x":{deep}}}}}').fields()
 
 
 def test_descriptions_evidence_and_what_a_type_loses_are_told() -> None:

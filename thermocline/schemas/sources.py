@@ -103,7 +103,7 @@ def _avro(text: str) -> WriterSchema:
 def _json_schema(text: str) -> WriterSchema:
     from thermocline.rules.recognise.json_schema_fields import parse_json_schema  # noqa: PLC0415  (the same)
 
-    parse_json_schema(text)
+    parse_json_schema(text).fields()
     return WriterSchema((text,), kind="JSON")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from thermocline.rules.avro_schema import SchemaInvalid
@@ -22,8 +22,11 @@ __all__ = ["JsonSchema", "parse_json_schema"]
 
 ALTERNATIVES_MAX: Final = 50
 """Of one field: more are no type, but a catalogue."""
+NODES_MAX: Final = 100_000
+"""Of a schema with all that it refers to, each time that it does: a few lines can mean billions."""
 Node = Mapping[str, Any]
 _ANYTHING: Final[Node] = {}
+_TOO_DEEP: Final = "its alternatives are too deep within each other"
 _FORMATS: Final = {"date-time": "timestamptz", "date": "date", "uuid": "uuid"}
 _FORMAT_NOTES: Final = {
     "time": 'a time of day with an offset, which "time" does not read',
@@ -54,22 +57,30 @@ _WIDER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """A schema of objects: what the properties of these are, as fields; ``root`` is the whole document."""
+    """A schema of objects: what the properties of these are, as fields; ``root`` is the whole document.
+
+    ``places`` has one for each node that may still be looked at.
+    """
 
     root: Node
     object: Node
+    places: Iterator[int] = field(default_factory=lambda: iter(range(NODES_MAX)))
 
     def fields(self) -> list[Field]:
-        """The fields of the objects, in declared order."""
+        """The fields of the objects, in declared order. Raises `SchemaInvalid` where they are endless."""
         required = self.object.get("required", ())
-        return [
-            self._field(str(name), node, name in required) for name, node in _properties(self.object).items()
-        ]
+        try:
+            return [
+                self._field(str(name), node, name in required)
+                for name, node in _properties(self.object).items()
+            ]
+        except RecursionError:
+            raise SchemaInvalid(_TOO_DEEP) from None
 
     def at(self, name: str) -> JsonSchema | None:
         """The objects in a property; None where it is none, or has no properties."""
         node, _ = self._one(_properties(self.object).get(name, _ANYTHING), ())
-        return JsonSchema(self.root, node) if _properties(node) else None
+        return JsonSchema(self.root, node, self.places) if _properties(node) else None
 
     @property
     def names(self) -> Sequence[str]:
@@ -150,6 +161,8 @@ class JsonSchema:
 
     def _branches(self, node: Any, refs: tuple[str, ...]) -> Iterator[tuple[str, Node, tuple[str, ...]]]:
         """The alternatives of a node: the kind of each, empty for anything, and its part of the schema."""
+        if next(self.places, None) is None:  # safety: json-schema-bounded
+            raise SchemaInvalid(f"it declares more than {NODES_MAX:,} values, with all that it refers to")
         known = self._resolved(node, refs)
         if known is None:
             yield "", _ANYTHING, refs
@@ -191,7 +204,10 @@ def parse_json_schema(text: str) -> JsonSchema:
         raise SchemaInvalid("it is not JSON") from None
     if not isinstance(root, dict):
         raise SchemaInvalid("it is not a JSON object")
-    found = JsonSchema(root, {"properties": {"": root}}).at("")
+    try:
+        found = JsonSchema(root, {"properties": {"": root}}).at("")
+    except RecursionError:
+        raise SchemaInvalid(_TOO_DEEP) from None
     if found is None:
         raise SchemaInvalid("it declares no properties of an object")
     return found

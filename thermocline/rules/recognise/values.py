@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid, parse_schema
@@ -299,15 +300,13 @@ def _json_schema(part: Part, schemas: Mapping[SchemaId, WriterSchema]) -> Iterat
     for id_ in part.ids:
         try:
             parsed = parse_json_schema(schemas[id_].texts[-1])
+            after = parsed.at("after")
+            fields = parsed.fields()
+            rows = after.fields() if after is not None else []
         except (ValueError, IndexError):
             continue
-        after = parsed.at("after")
-        yield _Parsed(
-            part.name_of(id_),
-            parsed.fields,
-            after.fields if after is not None else list,
-            after is not None and "op" in parsed.names,
-        )
+        is_event = after is not None and "op" in parsed.names
+        yield _Parsed(part.name_of(id_), partial(list, fields), partial(list, rows), is_event)
 
 
 _READERS: Final[Mapping[str, Callable[[Part, Mapping[SchemaId, WriterSchema]], Iterator[_Parsed]]]] = {
