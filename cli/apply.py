@@ -39,7 +39,7 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Create and alter tables so that they are as the configuration says.
+    """Create and alter tables as the configuration says.
 
     Shows the plan first, does exactly that, and nothing if everything is as the file says. Never drops: a
     table or column that the file doesn't mention stays. What `table alter` refuses is named, with the

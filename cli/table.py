@@ -229,7 +229,7 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how tables differ from the configuration, and what brings either to the other.
+    """Show how tables differ from the configuration.
 
     Compares the definition that each table stores, and its Iceberg schema, with the file. Each difference
     has the command that changes the table, or why none can, and the lines to write into the file. The exit
