@@ -99,6 +99,15 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
+class ColdPlace:
+    """A row of a snapshot: its data file, the row group there, and its position in the file."""
+
+    file: str
+    row_group: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class _OpenFile:
     """A data file's parsed footer, the file itself, and where it is local, readers of it that are idle.
 
@@ -151,6 +160,17 @@ class ColdReader:
         missing = stored.count(None)
         self._count(len(stored) - missing, missing)
         return live_rows(found)
+
+    def places(self, index: ColdIndex, entity: Entity) -> dict[bytes, ColdPlace]:
+        """The place of each of the entity's rows in this snapshot, by key. Always reads files."""
+        found = {}
+        for file, groups in _candidates(index, entity):
+            deleted = self.deleted(file)
+            for position, key, _ in self._rows_of_file(index.definition, file, groups, entity, is_sure=True):
+                if deleted is None or position not in deleted:  # safety: places-of-live-rows
+                    group = bisect_right(file.sparse.row_starts.tolist(), position) - 1
+                    found[key] = ColdPlace(file.data.path, group, position)
+        return found
 
     def ready_entities(
         self, index: ColdIndex, file: ColdFile, to_json: Callable[[Row], JsonRow]
