@@ -219,7 +219,7 @@ LINES: Final[dict[str, Line]] = {
     "explained-files": Line("who sees a part is told of no file", ALWAYS, "serving/read/test_explained.py::test_who_sees_some_columns_is_told_neither_of_others_nor_of_files_nor_of_deletes"),
     "explained-rows": Line("who sees a part is told of no other row, nor of a delete", NEVER, "serving/read/test_explained.py::test_who_sees_some_rows_is_told_neither_of_others_nor_of_what_was_replaced_outside_of_them"),
     "explained-replaced": Line("what was replaced is shown as far as it is seen", ("_seen_row(row.replaced, sight)", "row.replaced"), "serving/read/test_explained.py::test_who_sees_some_rows_is_told_neither_of_others_nor_of_what_was_replaced_outside_of_them"),
-    "places-of-live-rows": Line("a row is said to be in the file that has it now", ALWAYS, "serving/read/test_explained.py::test_the_file_of_a_row_is_the_one_that_has_it_now"),
+    "places-of-live-rows": Line("a row is said to be in the file that has it now", ALWAYS, "serving/read/test_explained.py::test_a_row_that_the_snapshot_deleted_has_no_place"),
     "sight-fits": Line("a grant that does not fit the table gives nothing", ("raise NotPermitted(caller=caller.name, table=definition.name, detail=detail) from error", "return Sight(definition)"), "serving/http/test_caller.py::test_a_grant_that_does_not_fit_the_table_gives_nothing"),
     "sight-refused": Line("who sees a part is told of no refused record", NEVER, "serving/http/test_caller.py::test_who_sees_a_part_is_told_of_no_refused_record"),
     "direct-sight": Line("the short way leaves out what the caller does not see", DROP, "serving/http/test_grants.py::test_callers_get_their_part_and_nothing_else"),

@@ -36,7 +36,7 @@ def _produce(world: Any, key: str, value: str | None) -> None:
     world.produce({"app_id": 7, "user_id": "u1", "key": key}, record, partition=1)
 
 
-def _explained(world: Any, part: Part = WHOLE, user_id: str = "u1") -> Explained | None:
+def _reader(world: Any) -> TableReader:
     reader = TableReader(
         "profiles",
         world.published,
@@ -46,6 +46,11 @@ def _explained(world: Any, part: Part = WHOLE, user_id: str = "u1") -> Explained
         lambda: True,
     )
     reader.refresh()
+    return reader
+
+
+def _explained(world: Any, part: Part = WHOLE, user_id: str = "u1") -> Explained | None:
+    reader = _reader(world)
     definition = reader.cold.index.definition
     entity = entity_of(definition, {"app_id": "7", "user_id": user_id})
     return explain(reader, entity, Sight.of(definition, part), world.clock)
@@ -95,6 +100,20 @@ def test_the_file_of_a_row_is_the_one_that_has_it_now(new_world: Callable[..., A
     world.publish()
     world.tail()
     assert _told(_explained(world)) == [(("k", "second"), None, 0, None)]
+
+
+def test_a_row_that_the_snapshot_deleted_has_no_place(new_world: Callable[..., Any]) -> None:
+    world = new_world()
+    _produce(world, "kept", "cold")
+    _produce(world, "gone", "cold")
+    world.commit()
+    _produce(world, "gone", None)
+    world.commit()
+    world.publish()
+    world.tail()
+    cold = _reader(world).cold
+    places = cold.reader.places(cold.index, entity_of(world.definition, {"app_id": "7", "user_id": "u1"}))
+    assert [b"kept" in key for key in places] == [True]
 
 
 def test_an_entity_without_rows_has_none(new_world: Callable[..., Any]) -> None:
