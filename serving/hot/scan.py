@@ -45,7 +45,7 @@ from thermocline.serving.hot.record import (
     TIME_START,
     long_key_and_payload,
 )
-from thermocline.serving.hot.winners import newest_values
+from thermocline.serving.hot.winners import cursors_of, newest_values
 
 if TYPE_CHECKING:
     import lmdb
@@ -127,7 +127,7 @@ def _newest_values(
 ) -> Mapping[bytes, bytes]:
     """The value that the newest generation has of each stored key of a bucket."""
     if arrived is None:
-        return newest_values(newest_first, BUCKET.pack(bucket))
+        return newest_values(cursors_of(newest_first), BUCKET.pack(bucket))
     found: dict[bytes, bytes] = {}
     for transaction in reversed(newest_first):
         found.update(transaction.cursor().getmulti(arrived))

@@ -45,7 +45,7 @@ def winners_of_prefix(
 
     Where columns order the records, it is a row without payload, since it may lose against the cold row.
     """
-    found = newest_values(newest_first, range_start(bucket, prefix))
+    found = newest_values(cursors_of(newest_first), range_start(bucket, prefix))
     winners = _folded(found.items(), newest_first, topics, seam)
     if len(prefix) > LONG_KEY_PREFIX_BYTES:
         return {key: row for key, row in winners.items() if key.startswith(prefix)}
@@ -56,12 +56,12 @@ def is_in_several_partitions(
     newest_first: Transactions, topics: Sequence[str], bucket: int, keys: Sequence[bytes], seam: Seam
 ) -> bool:
     """Whether one of the rows has records at or beyond the seam in several partitions."""
-    cursors = [transaction.cursor() for transaction in newest_first]
+    cursors = cursors_of(newest_first)
     return any(_is_contested(cursors, topics, bucket, key, seam) for key in keys)
 
 
 def _is_contested(cursors: Cursors, topics: Sequence[str], bucket: int, key: bytes, seam: Seam) -> bool:
-    found = _newest_values(cursors, range_start(bucket, key))
+    found = newest_values(cursors, range_start(bucket, key))
     if len(found) < 2:  # as nearly always
         return False
     places: set[bytes] = set()
@@ -75,12 +75,13 @@ def _is_contested(cursors: Cursors, topics: Sequence[str], bucket: int, key: byt
     return len(places) > 1
 
 
-def newest_values(newest_first: Transactions, start: bytes) -> dict[bytes, bytes]:
-    """The value that the newest generation has of each stored key that begins so."""
-    return _newest_values([transaction.cursor() for transaction in newest_first], start)
+def cursors_of(transactions: Transactions) -> Cursors:
+    """A cursor of each."""
+    return [transaction.cursor() for transaction in transactions]
 
 
-def _newest_values(cursors: Cursors, start: bytes) -> dict[bytes, bytes]:
+def newest_values(cursors: Cursors, start: bytes) -> dict[bytes, bytes]:
+    """The value that the newest generation has of each stored key that begins so. The newest comes first."""
     found: dict[bytes, bytes] = {}
     for cursor in cursors:
         if cursor.set_range(start):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import errno
 import json
-import logging
 import os
 import re
 import shlex
@@ -70,18 +69,6 @@ id = "int"
 at = {{ type = "timestamptz", epoch = "ms" }}
 """
 POINT = ReadPoint(snapshot_id=9, seam=Seam.of({"profiles": {0: 5}}), end=Seam.of({"profiles": {0: 8}}))
-
-
-@pytest.fixture(autouse=True)
-def untouched_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(os.environ):
-        if name.startswith("THERMOCLINE_"):
-            monkeypatch.delenv(name)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    logging.captureWarnings(False)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import subprocess
@@ -92,18 +91,6 @@ CALLS = [
     ),
     *((POSTGRES, as_json, one) for as_json in (0, 1) for one in SLOW),
 ]
-
-
-@pytest.fixture(autouse=True)
-def untouched_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in list(os.environ):
-        if name.startswith("THERMOCLINE_"):
-            monkeypatch.delenv(name)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    logging.captureWarnings(False)
 
 
 @pytest.fixture
