@@ -78,6 +78,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "How long an owner may be silent before another process may take its table. The owner renews its "
         "lease three times in this period."
     ),
+    "ingest.mirror_group": (
+        "Consumer group to which each committed seam is written, for tools that show the lag of groups. "
+        "`{table}` in it is replaced by the table's name, and must be in it where there are several tables. "
+        "Nothing reads it back. Empty: none. See "
+        "[lag for other tools](../operate-ingest.md#lag-for-other-tools)."
+    ),
     "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
     "maintenance.target_file_bytes": "Target size of the files that a rewrite writes.",
     "maintenance.snapshots_seconds": (

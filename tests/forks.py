@@ -79,7 +79,9 @@ def _become_pytest(folder: str, arguments: Sequence[str], output: IO[Any]) -> No
 
 def _exit_code(child: int, timeout_seconds: float) -> int | None:
     pidfd = os.pidfd_open(child)
-    is_ended = bool(select.select([pidfd], [], [], timeout_seconds)[0])
+    ending = select.poll()
+    ending.register(pidfd, select.POLLIN)
+    is_ended = bool(ending.poll(timeout_seconds * 1000))
     os.close(pidfd)
     if not is_ended:
         os.kill(child, signal.SIGKILL)

@@ -767,6 +767,9 @@ LINES: Final[dict[str, Line]] = {
     "jwks-use": Line("a key for encryption signs nothing", NEVER, "serving/access/test_tokens.py::test_a_key_for_encryption_signs_nothing"),
     "jwks-rsa-bits": Line("nor does a key that can be broken", NEVER, "serving/access/test_tokens.py::test_a_short_key_signs_nothing_and_is_named"),
     "jwks-private": Line("nor one that everybody can sign with", NEVER, "serving/access/test_jwks.py::test_a_key_that_cannot_be_used_is_named_and_the_others_are"),
+    "mirror-group-per-table": Line("tables do not overwrite each other's offsets in a consumer group", NEVER, "thermocline/test_mirror_settings.py::test_one_group_for_several_tables_is_refused"),
+    "mirror-refusals-counted": Line("offsets that a broker did not take count as a failure", NEVER, "behaviour/test_mirror_group.py::test_what_a_broker_does_not_take_is_an_error"),
+    "mirror-last-seam": Line("an owner that ends well leaves its last seam in the group", DROP, "ingest/owner/test_mirror.py::test_an_owner_that_ends_has_its_last_seam_written"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
     # Lag in seconds, and headroom.

@@ -116,6 +116,13 @@ UNREAD_FIELDS: Final = Counter(
     (*_TABLE, "field"),
     registry=REGISTRY,
 )
+MIRROR_FAILURES: Final = Counter(
+    "thermocline_ingest_mirror_failures",
+    "Attempts to write the table's seam to the consumer group of ingest.mirror_group that failed. Data and "
+    "reads are not affected. Exported only where that is set.",
+    _TABLE,
+    registry=REGISTRY,
+)
 TABLE_FILES: Final = Gauge(
     "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )

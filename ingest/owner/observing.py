@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from thermocline.ingest.owner.observers import Observers
+from thermocline.ingest.owner.mirror import SeamMirror, writer_to
+from thermocline.ingest.owner.observers import Observer, Observers
 from thermocline.ingest.owner.standing import StandingWatch
 
 if TYPE_CHECKING:
@@ -16,4 +17,9 @@ __all__ = ["observers_of"]
 
 def observers_of(owner: Owner, settings: Settings) -> Observers:
     """What observes an owner that has just taken its table; each begins at once, and ends with it."""
-    return Observers(StandingWatch(owner, settings.kafka))
+    observers: list[Observer] = [StandingWatch(owner, settings.kafka)]
+    table = owner.definition.name
+    if group := settings.ingest.group_of(table):
+        seam = owner.position.seam
+        observers.append(SeamMirror(table, group, seam, writer_to(settings.kafka, group)))
+    return Observers(*observers)

@@ -30,7 +30,7 @@ from thermocline.settings.environment import (
     known_beside,
     lay_environment_over,
 )
-from thermocline.settings.model import Settings
+from thermocline.settings.model import TABLE_IN_GROUP, Settings
 from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
 from thermocline.settings.value_file import FromFile
@@ -146,6 +146,7 @@ def _loaded(file: Path, problems: list[str], text: str | None = None) -> tuple[S
                 *_problems_of_tables(settings),
                 *_problems_of_views(settings),
                 *_problems_of_audit(settings),
+                *_problems_of_mirror(settings),
                 *problems_of_addresses(settings),
                 *problems_of_places(settings),
             ]
@@ -338,6 +339,15 @@ def _problems_of_audit(settings: Settings) -> Iterator[str]:
     for name, table in settings.tables.items():
         if topic and topic in (*table.topics, table.dead_letter_topic):  # safety: audit-own-topic
             yield f'audit.topic: "{topic}" is a topic of tables.{name} already'
+
+
+def _problems_of_mirror(settings: Settings) -> Iterator[str]:
+    group, tables = settings.ingest.mirror_group, settings.tables
+    if group and TABLE_IN_GROUP not in group and len(tables) > 1:  # safety: mirror-group-per-table
+        yield (
+            f'ingest.mirror_group: "{group}" would be one group for {len(tables)} tables: '
+            f'put {TABLE_IN_GROUP} into it, such as "{group}-{TABLE_IN_GROUP}"'
+        )
 
 
 def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:

@@ -33,6 +33,10 @@ AUDIT_FILES_MAX: Final = 100_000  # each rotation lists them
 
 LEASE_SECONDS_MIN: Final = 1.0  # below it, an owner that swaps or collects garbage is taken for dead
 
+TABLE_IN_GROUP: Final = "{table}"
+GROUP_LENGTH_MAX: Final = 180  # with a table's name in it, no longer than the name of a topic may be
+_GROUP: Final = r"^([A-Za-z0-9._:-]|\{table\})*$"
+
 
 class KafkaSettings(Section):
     """Where the log is. ``client`` holds librdkafka's settings by its own names."""
@@ -101,11 +105,19 @@ class SparkSettings(Section):
 
 
 class IngestSettings(Section):
-    """How ingest runs. ``lease_seconds``: unrenewed for so long, a table is free for another process."""
+    """How ingest runs. ``lease_seconds``: unrenewed for so long, a table is free for another process.
+
+    ``mirror_group``: a consumer group that is told the seam; ``{table}`` in it is the table's name.
+    """
 
     engine: Literal["spark", "local"] = "spark"
     nice: Annotated[int, Field(ge=0, le=19)] = 10
     lease_seconds: Annotated[float, Field(ge=LEASE_SECONDS_MIN, allow_inf_nan=False)] = 60.0
+    mirror_group: Annotated[str, Field(max_length=GROUP_LENGTH_MAX, pattern=_GROUP)] = ""
+
+    def group_of(self, table: str) -> str:
+        """The consumer group that is told where that table is; empty where none is."""
+        return self.mirror_group.replace(TABLE_IN_GROUP, table)
 
 
 class MaintenanceSettings(Section):

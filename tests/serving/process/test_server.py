@@ -5,7 +5,7 @@ import http.client
 import json
 import multiprocessing
 import os
-import select
+import selectors
 import signal
 import socket
 import threading
@@ -233,10 +233,13 @@ def test_connections_are_spread_over_the_workers_and_pass_over_a_dead_one() -> N
 
 def _accepted(workers: list[socket.socket], address: tuple[str, int]) -> socket.socket:
     """Which of the workers a new connection goes to."""
-    with socket.create_connection(address, timeout=10):
-        (worker,), _, _ = select.select(workers, [], [], 10)
-        worker.accept()[0].close()
-    return worker
+    with selectors.DefaultSelector() as ready, socket.create_connection(address, timeout=10):
+        for worker in workers:
+            ready.register(worker, selectors.EVENT_READ, worker)
+        ((key, _),) = ready.select(10)
+        accepting: socket.socket = key.data
+        accepting.accept()[0].close()
+    return accepting
 
 
 def test_a_table_that_is_missing_is_said_before_anything_starts(settings: Settings) -> None:
