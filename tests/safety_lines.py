@@ -215,7 +215,7 @@ LINES: Final[dict[str, Line]] = {
     "sight-columns": Line("a column that is not granted does not exist", ("replace(definition, columns=columns)", "definition"), "serving/http/test_caller.py::test_columns_that_are_not_granted_do_not_exist"),
     "sight-entity": Line("nothing outside the scope is looked at", ("values[place] == value", "True"), "serving/http/test_caller.py::test_nothing_outside_the_scope_is_looked_at"),
     "sight-rows": Line("of an entity, rows outside the scope are left out", ("all(bytes(row[name]) == text for name, text in self._texts)", "True"), "serving/http/test_grants.py::test_callers_get_their_part_and_nothing_else"),
-    "explained-entity": Line("nothing is explained outside the scope", NEVER, "serving/read/test_explained.py::test_nothing_is_looked_at_of_an_entity_outside_the_scope"),
+    "explained-entity": Line("nothing is explained outside the scope", (" if sight.may_see(entity) else ()", ""), "serving/read/test_explained.py::test_nothing_is_looked_at_of_an_entity_outside_the_scope"),
     "explained-files": Line("who sees a part is told of no file", ALWAYS, "serving/read/test_explained.py::test_who_sees_some_columns_is_told_neither_of_others_nor_of_files_nor_of_deletes"),
     "explained-rows": Line("who sees a part is told of no other row, nor of a delete", NEVER, "serving/read/test_explained.py::test_who_sees_some_rows_is_told_neither_of_others_nor_of_what_was_replaced_outside_of_them"),
     "explained-replaced": Line("what was replaced is shown as far as it is seen", ("_seen_row(row.replaced, sight)", "row.replaced"), "serving/read/test_explained.py::test_who_sees_some_rows_is_told_neither_of_others_nor_of_what_was_replaced_outside_of_them"),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.entity_filter import EntityFilter
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
     from thermocline.serving.cold.manifest import ColdManifest
-    from thermocline.serving.cold.reader import ColdPlace, Entity, Row
+    from thermocline.serving.cold.place import ColdPlace
+    from thermocline.serving.cold.reader import Entity, Row
 
 
 @dataclass(frozen=True, slots=True)

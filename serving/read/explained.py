@@ -12,30 +12,29 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, json
 
-from thermocline.rules.fold import loses
 from thermocline.serving.cold.entity_rows import NO_ROWS
+from thermocline.serving.cold.place import RecordPlace
+from thermocline.serving.read.look import counting
 from thermocline.serving.store.storage import failures_noted, storage_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from thermocline.process.clock import Clock
-    from thermocline.rules.read_point import ReadPoint
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
-    from thermocline.serving.cold.reader import ColdPlace, Entity
-    from thermocline.serving.read.look import Hits
+    from thermocline.serving.cold.place import ColdPlace
+    from thermocline.serving.cold.reader import Entity
+    from thermocline.serving.read.look import Hits, Look
     from thermocline.serving.read.lookup import TableReader
     from thermocline.serving.read.sight import Sight
 
 
 @dataclass(frozen=True, slots=True)
-class HotPlace:
-    """The record that a row was made of: its place in the log, and its time in milliseconds."""
+class Looked:
+    """A look for one entity, or for none where none of its rows may be seen; and the seconds it took."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
+    look: Look
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class ExplainedRow:
     """
 
     row: JsonRow | None
-    hot: HotPlace | None
+    hot: RecordPlace | None
     cold: ColdPlace | None
     replaced: JsonRow | None
 
@@ -58,34 +57,39 @@ class StepSeconds:
     """The seconds that each step took: the view of the hot tier, the cold rows, the overlay, the places."""
 
     look: float
-    cold_rows: float
-    overlay: float
-    places: float
+    cold_rows: float = 0.0
+    overlay: float = 0.0
+    places: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The rows of an entity, sorted by key and with those that were deleted, and what they reflect."""
+    """The rows of an entity by ``look``, sorted by key and with those that were deleted."""
 
     rows: tuple[ExplainedRow, ...]
-    read_point: ReadPoint
-    age_seconds: float
-    is_stale: bool
+    look: Look
     seconds: StepSeconds
 
 
-def explain(reader: TableReader, entity: Entity, sight: Sight, clock: Clock) -> Explained | None:
-    """The explained lookup of an entity; None if none of its rows may be seen. Reads files.
+def looked(reader: TableReader, entity: Entity, sight: Sight, clock: Clock) -> Looked:
+    """The first step, of the thread that looks. Raises as `TableReader.look`."""
+    began_at = clock.monotonic()
+    look = reader.look((entity,) if sight.may_see(entity) else ())  # safety: explained-entity
+    return Looked(look, clock.monotonic() - began_at)
+
+
+def explain(reader: TableReader, begun: Looked, sight: Sight, clock: Clock) -> Explained:
+    """The rest of an explained lookup. Reads files.
 
     Whoever sees only a part of the table is told neither of deleted rows nor of files.
 
-    Raises as `TableReader.lookup`.
+    Raises `StorageFailed` where a file can't be read.
     """
-    if not sight.may_see(entity):  # safety: explained-entity
-        return None
+    look = begun.look
+    if not look.entities:
+        return Explained((), look, StepSeconds(begun.seconds))
+    (entity,), (hits,) = look.entities, look.hits
     times = [clock.monotonic()]
-    look = reader.look((entity,))
-    times.append(clock.monotonic())
     with storage_named(reader.name):
         cold = reader.cold_rows(look.cold, entity)
     times.append(clock.monotonic())
@@ -96,20 +100,9 @@ def explain(reader: TableReader, entity: Entity, sight: Sight, clock: Clock) -> 
         with storage_named(reader.name), failures_noted(look.cold.reader):
             places = look.cold.reader.places(look.cold.index, entity)
     times.append(clock.monotonic())
-    reader.count((entity,))
-    explained = _explained(_counting(cold, look.hits[0]), cold, json.decode(rows, type=list[Raw]), places)
+    explained = _explained(dict(counting(cold, hits)), cold, json.decode(rows, type=list[Raw]), places)
     seen = tuple(one for row in explained if (one := _seen(row, sight)) is not None)
-    steps = StepSeconds(*(after - before for before, after in pairwise(times)))
-    return Explained(seen, look.read_point, look.age_seconds, look.is_stale, steps)
-
-
-def _counting(cold: EntityRows, hits: Hits) -> Hits:
-    """The hits that do not lose against the snapshot."""
-    return {
-        key: row
-        for key, row in hits.items()
-        if row is None or not loses(row.sequence, cold.sequences.get(key))
-    }
+    return Explained(seen, look, StepSeconds(begun.seconds, *(b - a for a, b in pairwise(times))))
 
 
 def _explained(
@@ -122,7 +115,7 @@ def _explained(
     found = []
     for key in keys:
         hit = hits.get(key)
-        hot = HotPlace(hit.topic, hit.partition, hit.offset, hit.timestamp_ms) if hit else None
+        hot = RecordPlace(hit.topic, hit.partition, hit.offset, hit.timestamp_ms) if hit else None
         replaced = before.get(key) if key in hits else None
         if key in deleted and replaced is None:
             continue  # a row that came and went beyond the seam
@@ -137,9 +130,8 @@ def _seen(row: ExplainedRow, sight: Sight) -> ExplainedRow | None:
     shown = _seen_row(row.row, sight)
     if shown is None:  # safety: explained-rows
         return None
-    return ExplainedRow(
-        shown, row.hot, row.cold, _seen_row(row.replaced, sight)
-    )  # safety: explained-replaced
+    replaced = _seen_row(row.replaced, sight)  # safety: explained-replaced
+    return ExplainedRow(shown, row.hot, row.cold, replaced)
 
 
 def _seen_row(row: JsonRow | None, sight: Sight) -> JsonRow | None:

@@ -8,7 +8,7 @@ import msgspec
 from thermocline.serving.hot.view import HotReader
 from thermocline.serving.read.caller import WHOLE, Part
 from thermocline.serving.read.entity import entity_of
-from thermocline.serving.read.explained import Explained, explain
+from thermocline.serving.read.explained import Explained, explain, looked
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.read.sight import Sight
 
@@ -49,16 +49,16 @@ def _reader(world: Any) -> TableReader:
     return reader
 
 
-def _explained(world: Any, part: Part = WHOLE, user_id: str = "u1") -> Explained | None:
+def _explained(world: Any, part: Part = WHOLE, user_id: str = "u1") -> Explained:
     reader = _reader(world)
     definition = reader.cold.index.definition
     entity = entity_of(definition, {"app_id": "7", "user_id": user_id})
-    return explain(reader, entity, Sight.of(definition, part), world.clock)
+    sight = Sight.of(definition, part)
+    return explain(reader, looked(reader, entity, sight, world.clock), sight, world.clock)
 
 
-def _told(explained: Explained | None) -> list[tuple[Any, ...]]:
+def _told(explained: Explained) -> list[tuple[Any, ...]]:
     """Of each row: key and value, the record's place, the row group, key and value of what was replaced."""
-    assert explained is not None
     return [
         (
             _pair(one.row),
@@ -84,11 +84,20 @@ def test_each_row_is_told_with_the_record_or_the_file_it_came_from(new_world: Ca
         (("kept", "cold"), None, 0, None),
         (("updated", "hot"), ("profiles", 1, 3), 0, ("updated", "cold")),
     ]
-    assert explained is not None
     files = {one.cold.file for one in explained.rows if one.cold}
     assert len(files) == 1
     assert files.pop().endswith(".parquet")
-    assert explained.read_point.end[("profiles", 1)] == 8
+    assert explained.look.read_point.end[("profiles", 1)] == 8
+    records = {_pair(one.row or one.replaced): one.cold.record for one in explained.rows if one.cold}
+    assert {
+        pair and pair[0]: record and (record.partition, record.offset) for pair, record in records.items()
+    } == {
+        "kept": (1, 0),
+        "updated": (1, 1),
+        "deleted": (1, 2),
+    }
+    at_ms = {record.offset: record.timestamp_ms for record in records.values() if record}
+    assert at_ms == {offset: world.logs[1][offset][2] for offset in range(3)}
 
 
 def test_the_file_of_a_row_is_the_one_that_has_it_now(new_world: Callable[..., Any]) -> None:
@@ -144,4 +153,7 @@ def test_who_sees_some_rows_is_told_neither_of_others_nor_of_what_was_replaced_o
 
 
 def test_nothing_is_looked_at_of_an_entity_outside_the_scope(new_world: Callable[..., Any]) -> None:
-    assert _explained(_world(new_world), Part(scope=(("user_id", "u2"),))) is None
+    explained = _explained(_world(new_world), Part(scope=(("user_id", "u2"),)))
+    assert explained.rows == ()
+    assert explained.look.entities == ()
+    assert explained.seconds.cold_rows == explained.seconds.places == 0.0
