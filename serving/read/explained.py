@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, json
 
-from thermocline.serving.cold.entity_rows import NO_ROWS
+from thermocline.serving.cold.entity_rows import NO_ROWS, joined
 from thermocline.serving.cold.place import RecordPlace
 from thermocline.serving.read.look import counting
 from thermocline.serving.store.storage import failures_noted, storage_named
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from thermocline.process.clock import Clock
-    from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
+    from thermocline.serving.cold.entity_rows import EntityRows, JsonRow, JsonRows
     from thermocline.serving.cold.place import ColdPlace
     from thermocline.serving.cold.reader import Entity
     from thermocline.serving.read.look import Hits, Look
@@ -69,6 +69,11 @@ class Explained:
     rows: tuple[ExplainedRow, ...]
     look: Look
     seconds: StepSeconds
+
+    @property
+    def live_rows(self) -> JsonRows:
+        """The rows as a lookup sends them."""
+        return joined(one.row for one in self.rows if one.row is not None)
 
 
 def looked(reader: TableReader, entity: Entity, sight: Sight, clock: Clock) -> Looked:
