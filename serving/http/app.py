@@ -93,6 +93,7 @@ from thermocline.serving.http.requests import (
     format_of,
     header_of,
 )
+from thermocline.serving.http.site.lookup import lookups
 from thermocline.serving.http.site.routes import assets, pages
 from thermocline.serving.http.site.session import Session
 from thermocline.serving.http.statuses import operates_all, server_status
@@ -422,6 +423,7 @@ def create_app(
     api.include_router(reads)
     api.include_router(jobs)
     api.include_router(operations)
+    api.include_router(lookups)  # before the pages, which take any path of a table
     api.include_router(pages)
     api.include_router(assets)
     if live is not None:

@@ -62,7 +62,14 @@ def part(template: str, **values: Any) -> Markup:
 
 def page(title: str, main: Markup, names: Sequence[str] = (), **values: Any) -> str:
     """A whole page."""
-    given = {"signed_in": False, "is_sign_in": False, "here": "", **values}
+    given = {
+        "signed_in": False,
+        "is_sign_in": False,
+        "is_still": False,
+        "here": "",
+        "looked_up": (),
+        **values,
+    }
     return _ENVIRONMENT.get_template("layout.html").render(title=title, main=main, names=names, **given)
 
 

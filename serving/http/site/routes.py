@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from thermocline.errors import BadRequest, ThermoclineError, UnknownTable
 from thermocline.serving.http.dependencies import Asking, OfWorker
 from thermocline.serving.http.site import render
+from thermocline.serving.http.site.framed import framed
 from thermocline.serving.http.site.session import (
     ASSETS,
     CREDENTIAL_MAX,
@@ -25,7 +26,7 @@ from thermocline.serving.http.site.session import (
 )
 from thermocline.serving.http.site.sign_in import CREDENTIALS, PAGE_HEADERS, sign_in_page
 from thermocline.serving.http.statuses import operated, operates_all, server_status
-from thermocline.serving.read.caller import Credentials
+from thermocline.serving.read.caller import Action, Credentials
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -66,7 +67,7 @@ async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPa
     try:
         main = await _shared(worker, caller, "table.html", table)
     except UnknownTable:
-        main = render.part("unknown.html", name=table)
+        main = render.part("unknown.html", name=table, what="operate")
         return _answer(worker, caller, "No such table", main, is_part, status=404)
     return _answer(worker, caller, table, main, is_part)
 
@@ -118,8 +119,9 @@ async def asset(name: str) -> Response:
 async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
+    looks_up = name is not None and caller.may(Action.LOOKUP, name)
     # safety: pages-shared-by-grants
-    key = template, name, shown, operates_all(worker, caller)
+    key = template, name, shown, operates_all(worker, caller), looks_up
     kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
     now = asyncio.get_running_loop().time()
     found = kept.get(key)
@@ -128,7 +130,7 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     status = await server_status(worker, caller, name)
     values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
     if name is not None:
-        values |= {"name": name, "table": status.tables[name]}
+        values |= {"name": name, "table": status.tables[name], "looks_up": looks_up}
     main = await asyncio.to_thread(render.part, template, **values)
     if len(kept) >= SHARED_MAX:
         kept.clear()
@@ -141,6 +143,4 @@ def _answer(
 ) -> Response:
     if is_part:
         return HTMLResponse(main, status, PAGE_HEADERS)
-    names = [table.name for table in operated(worker, caller)]
-    whole = render.page(title, main, names, signed_in=caller.key is not None, here=title)
-    return HTMLResponse(whole, status, PAGE_HEADERS)
+    return framed(worker, caller, title, main, status, here=title)
