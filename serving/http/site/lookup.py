@@ -126,7 +126,7 @@ class _Page:
         """Looks up what the query asks for, if it asks for anything."""
         query: bytes = request.scope["query_string"]
         if query:
-            noted.verb = str(Action.LOOKUP)  # whatever comes of it
+            noted.verb = str(Action.LOOKUP)  # safety: page-audited
         caller.check(Action.LOOKUP, self.table.name)  # safety: page-looks-up-by-grant
         self.table.check_exists()
         definition = worker.sights.of(caller, self.table.stored_definition()).definition
@@ -205,6 +205,7 @@ def _shown(found: Found) -> dict[str, Any]:
         "left_out": len(explained.rows) - len(rows),
         "columns": [name for name in (rows[0].values if rows else ()) if name not in entity],
         "rows": rows,
+        "location": explained.look.cold.index.location,
         "age_seconds": age_or_none(explained.look.age_seconds),
         "is_stale": explained.look.is_stale,
         "snapshot_id": point.snapshot_id,
@@ -218,15 +219,15 @@ def _shown(found: Found) -> dict[str, Any]:
 
 
 def _shown_row(row: ExplainedRow) -> ShownRow:
-    before = {} if row.replaced is None else _values(row.replaced)
-    values = before if row.row is None else _values(row.row)
-    changed = {name: value for name, value in before.items() if value != values.get(name)}
-    return ShownRow(values, row, changed)
+    before = {} if row.replaced is None else _fields(row.replaced)
+    fields = before if row.row is None else _fields(row.row)
+    changed = {name: _value(raw) for name, raw in before.items() if raw != fields.get(name)}
+    return ShownRow({name: _value(raw) for name, raw in fields.items()}, row, changed)
 
 
-def _values(row: JsonRow) -> dict[str, Value]:
-    fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
-    return {name: _value(bytes(raw)) for name, raw in fields.items()}
+def _fields(row: JsonRow) -> dict[str, bytes]:
+    found = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
+    return {name: bytes(raw) for name, raw in found.items()}
 
 
 def _value(raw: bytes) -> Value:

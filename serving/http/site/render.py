@@ -88,6 +88,7 @@ _ENVIRONMENT.filters |= {
     "count": words.count,
     "bytes_text": words.bytes_text,
     "share": words.share,
+    "within": words.within,
 }
 _ENVIRONMENT.globals |= {
     "ago": words.ago,

@@ -140,6 +140,8 @@ def test_rows_are_looked_up_by_the_form(browser: Any, site: tuple[str, Site], si
     key = {"app_id": 7, "user_id": "it's &", "key": "plan"}
     world.produce(key, {"value": "pro", "updated_at": "2026-01-02T03:04:05Z"})
     world.produce({**key, "key": "note"}, {"value": HOSTILE, "updated_at": None})
+    world.produce({"app_id": 7, "user_id": "worn", "key": "0"}, {"value": "blue"})
+    world.produce({"app_id": 7, "user_id": "worn", "key": "10"}, None)
     world.tail()
     shown(browser, f"{url}/tables/orders", size, scheme)
     browser.find_element(By.LINK_TEXT, "Look up rows").click()
