@@ -1,4 +1,4 @@
-"""What ``thermocline lookup --explain`` prints: each row, and the record and the file it came from."""
+"""The words of ``thermocline lookup --explain``: each row, and the record and the file it came from."""
 
 from __future__ import annotations
 
