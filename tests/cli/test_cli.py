@@ -850,7 +850,12 @@ def test_an_explained_lookup_shows_where_each_row_came_from_and_what_it_replaced
     seconds = {"look": 0.0001, "cold_rows": 0.0025, "overlay": 0.00002, "places": 0.001}
     explained = {**answer([]), "rows": rows, "seconds": seconds}
     asked = []
-    serving.explained = lambda _, *words: asked.append(words) or explained
+
+    def ask(_: Settings, *words: object) -> dict[str, Any]:
+        asked.append(words)
+        return explained
+
+    serving.explained = ask
     assert json.loads(call("lookup", "profiles", "id=1", "--explain", "--json")[1]) == explained
     lines = call("lookup", "profiles", "id=1", "--explain")[1].splitlines()
     assert asked == [("profiles", {"id": "1"}, None)] * 2
