@@ -48,6 +48,9 @@ _FILES: Final = {
     for path in (Path(__file__).parent / "assets" / name,)
 }
 
+_IN_QUERIES: Final = "%=&+"
+"""What a browser leaves in a query, where all else is encoded already."""
+
 pages = APIRouter(include_in_schema=False)
 assets = APIRouter(include_in_schema=False)
 
@@ -107,7 +110,9 @@ async def sign_in(worker: OfWorker, request: Request) -> Response:
         return sign_in_page(to, problem=error.what, status=error.status)
     session: Session = request.app.state.session
     cookie = await asyncio.to_thread(session.cookie, key)
-    return RedirectResponse(quote(to), 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
+    path, mark, query = to.partition("?")
+    target = quote(path) + mark + quote(query, safe=_IN_QUERIES)
+    return RedirectResponse(target, 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
 
 
 @assets.post(SIGN_OUT)

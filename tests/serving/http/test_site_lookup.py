@@ -225,6 +225,21 @@ def test_a_session_looks_up_what_its_key_may(site: SimpleNamespace) -> None:
     assert site.client.get("/v1/tables/orders/rows/explained?app_id=7&user_id=u1").status_code == 401
 
 
+def test_who_signs_in_for_a_question_is_led_to_its_answer(site: SimpleNamespace) -> None:
+    asked = f"{PAGE}?app_id=7&user_id=it%27s+%3Cu%3E"
+    page = site.client.get(asked).text
+    (to,) = re.findall(r'name="to" value="([^"]*)"', page)
+    assert unescape(to) == asked
+    here = {"Sec-Fetch-Site": "same-origin"}
+    answer = site.client.post("/sign-in", data={"key": "both", "to": asked}, headers=here)
+    assert (answer.status_code, answer.headers["location"]) == (303, asked)
+    assert 'user_id="it\'s <u>"' in unescape(site.client.get(asked).text)
+    answer = site.client.post(
+        "/sign-in", data={"key": "both", "to": "/tables/t?a=\r\nSet-Cookie: b"}, headers=here
+    )
+    assert answer.headers["location"] == "/tables/t?a=%0D%0ASet-Cookie%3A%20b"
+
+
 def test_each_question_is_written_to_the_audit_log(site: SimpleNamespace) -> None:
     site.get(caller="both", app_id="7", user_id="u1")
     site.get(caller="ops", app_id="7", user_id="u1")
