@@ -48,12 +48,11 @@ ANSWERING: Final = (*OF_A_TABLE, BadParameter, NotReady, ReadAfterTimeout)
 """The errors of every read of a table."""
 TAKING_A_BODY: Final = (413, 415)
 """The statuses of a bad request that every request with a body may be."""
+_EXPLAINED: Final = "/v1/tables/{table}/rows/explained"
 _SCHEMAS: Final = "#/components/schemas/"
-_ROWS, _EXPLAINED, _BATCH, _EXTRACT, _JOBS, _REFUSED = (
-    f"/v1/tables/{{table}}/{what}"
-    for what in ("rows", "rows/explained", "rows:batch", "extract", "extracts", "refused")
+_ROWS, _BATCH, _EXTRACT, _JOBS, _REFUSED = (
+    f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract", "extracts", "refused")
 )
-_BY_KEY: Final = (_ROWS, _EXPLAINED, _BATCH)
 _ACTIONS: Final[Mapping[str, Iterable[Action]]] = {
     _ROWS: (Action.LOOKUP,),
     _EXPLAINED: (Action.LOOKUP,),
@@ -101,7 +100,7 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller
             continue
         for name, definition in definitions.items():
             may_ask = any(caller.may(action, name) for action in _actions_of(path))
-            if may_ask and (definition.has_key or path not in _BY_KEY):
+            if may_ask and (definition.has_key or path not in (_ROWS, _EXPLAINED, _BATCH)):
                 paths[path.replace("{table}", name)] = {
                     method: _of_table(operation, path, labels[name], definition, schemas)
                     for method, operation in operations.items()

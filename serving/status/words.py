@@ -5,18 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = [
-    "ago",
-    "bytes_text",
-    "count",
-    "duration",
-    "iso_moment",
-    "moment",
-    "plural",
-    "share",
-    "until",
-    "within",
-]
+__all__ = ["ago", "bytes_text", "count", "duration", "iso_moment", "moment", "plural", "share", "until"]
 
 NOT_KNOWN: Final = "not known"
 _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -109,8 +98,3 @@ def bytes_text(number: int | None) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return f"{number} B"
-
-
-def within(path: str, folder: str) -> str:
-    """The path of a file as seen from a folder that it is in; else as it is."""
-    return path.removeprefix(f"{folder.rstrip('/')}/")

@@ -55,6 +55,11 @@ def overall(status: ServerStatus) -> Finding:
     )
 
 
+def within(path: str, folder: str) -> str:
+    """The path of a file as seen from a folder that it is in; else as it is."""
+    return path.removeprefix(f"{folder.rstrip('/')}/")
+
+
 def part(template: str, **values: Any) -> Markup:
     """The part of a page that is replaced when it is refreshed."""
     return Markup(_ENVIRONMENT.get_template(template).render(**values))  # noqa: S704  what it was made of is escaped
@@ -88,7 +93,7 @@ _ENVIRONMENT.filters |= {
     "count": words.count,
     "bytes_text": words.bytes_text,
     "share": words.share,
-    "within": words.within,
+    "within": within,
 }
 _ENVIRONMENT.globals |= {
     "ago": words.ago,
