@@ -84,6 +84,16 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Nothing reads it back. Empty: none. See "
         "[lag for other tools](../operate-ingest.md#lag-for-other-tools)."
     ),
+    "lineage.url": (
+        "The whole address to which ingest and maintenance post lineage events, such as "
+        "`http://marquez:5000/api/v1/lineage`. Empty: none are sent. See [lineage](../lineage.md)."
+    ),
+    "lineage.key": (
+        "Key that is sent as a bearer token, over https only. Best set as `THERMOCLINE_LINEAGE__KEY`."
+    ),
+    "lineage.ca_file": "File with CA certificates to trust instead of the system's.",
+    "lineage.namespace": "Namespace of the jobs in the events.",
+    "lineage.timeout_seconds": "How long each step of a request may take: connecting, sending, the answer.",
     "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
     "maintenance.target_file_bytes": "Target size of the files that a rewrite writes.",
     "maintenance.snapshots_seconds": (
@@ -341,7 +351,8 @@ COLUMN_TYPES: Final = for_every(Kind, _DESCRIBED)
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
-    ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify` or the demo found a difference",
+    ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify`, `table diff` or the demo found a "
+    "difference",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
     ExitCode.UNAVAILABLE: "the command could not answer or check: something is unavailable or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",

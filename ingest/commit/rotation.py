@@ -1,4 +1,4 @@
-"""Topics that a table's patterns find: which came and which were deleted, and the change that says so.
+"""The change of a table by which topics that its patterns find come and go, and what is kept of them.
 
 A topic is part of a table from the snapshot on whose definition names it. It is read from its first record
 on: it was created after somebody last looked for topics, and after the table. A deleted topic that the table
@@ -9,8 +9,8 @@ hidden from the user, it is read on from there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from thermocline.iceberg.catalog import (
@@ -24,10 +24,11 @@ from thermocline.iceberg.catalog import (
     TOMBSTONES_PROPERTY,
 )
 from thermocline.ingest.commit.change import NewTopics, TableChange
-from thermocline.rules.definition.topic_patterns import added_to, found_by_pattern
+from thermocline.rules.definition.topic_patterns import added_to, finds
 from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.identity import Fed, check_identity
 from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.rotation import rotated, without
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -38,15 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOOK_SECONDS",
-    "Rotated",
     "change_of",
     "deleted_ends",
     "given_up_ends",
     "held_topics",
-    "only_there",
-    "rotated",
     "with_topics",
-    "without",
     "without_deleted",
 ]
 
@@ -55,31 +52,6 @@ LOOK_SECONDS: Final = 10.0
 
 NAMED_MAX: Final = 100
 """Of topics that come or leave with one commit, which stays in the metadata as long as its snapshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rotated:
-    """The topics that came, and those that were deleted, each in the order of names or of the definition."""
-
-    came: tuple[str, ...]
-    gone: tuple[str, ...]
-
-
-def rotated(definition: LiveTable, log: Log) -> Rotated:
-    """What the cluster has now against what the definition names. Nothing where it has no pattern.
-
-    Raises `TopicForbidden` where a topic is not listed, and the user may not ask whether it exists.
-    """
-    if not definition.topic_patterns:
-        return Rotated((), ())
-    listed = log.names()
-    unlisted = [topic for topic in found_by_pattern(definition) if topic not in listed]
-    return Rotated(added_to(definition, listed), log.missing(unlisted))
-
-
-def only_there(definition: LiveTable, log: Log) -> LiveTable:
-    """The definition without the topics that its patterns found and that were deleted, for questions."""
-    return without(definition, rotated(definition, log).gone)
 
 
 def without_deleted(
@@ -105,16 +77,10 @@ def without_deleted(
     return without(definition, gone)
 
 
-def without(definition: LiveTable, gone: Sequence[str]) -> LiveTable:
-    """The definition without these topics."""
-    if not gone:
-        return definition
-    return replace(definition, topics=tuple(topic for topic in definition.topics if topic not in gone))
-
-
-def with_topics(definition: LiveTable, listed: frozenset[str]) -> LiveTable:
-    """The definition as the file has it, with the topics that its patterns find now."""
-    return replace(definition, topics=(*definition.topics, *added_to(definition, listed)))
+def with_topics(definition: LiveTable, listed: Collection[str], known: Sequence[str] = ()) -> LiveTable:
+    """The definition as the file has it, with the topics that its patterns find and the known ones don't."""
+    others = [topic for topic in listed if not finds(known, topic)]  # safety: alter-leaves-found-topics
+    return replace(definition, topics=(*definition.topics, *added_to(definition, others)))
 
 
 def deleted_ends(properties: Mapping[str, str]) -> Seam:

@@ -13,10 +13,10 @@ from thermocline.iceberg.catalog import SnapshotState, current_state, definition
 from thermocline.ingest.batch.open_transactions import warn
 from thermocline.ingest.batch.plan import Batch, lag_of, plan_batch, records_max_of, with_new_partitions
 from thermocline.ingest.commit.change import NewTopics
-from thermocline.ingest.commit.rotation import only_there, rotated
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.identity import check_identity, check_log, kept_ms
+from thermocline.rules.rotation import only_there, rotated
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:

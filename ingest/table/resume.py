@@ -40,7 +40,6 @@ from thermocline.ingest.commit.rotation import (
     change_of,
     deleted_ends,
     given_up_ends,
-    only_there,
     without_deleted,
 )
 from thermocline.ingest.table.accepted import (
@@ -59,6 +58,7 @@ from thermocline.rules.bucket_change import fitting
 from thermocline.rules.definition.topic_patterns import found_by_pattern
 from thermocline.rules.identity import check_log
 from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.rotation import only_there
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from thermocline.errors import AlterationRefused, ConfigInvalid
+from thermocline.ingest.commit.rotation import with_topics
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.definition.topic_patterns import (
@@ -18,6 +19,7 @@ from thermocline.rules.definition.topic_patterns import (
     problems_of_entries,
     split_entries,
 )
+from thermocline.rules.definition_diff import differences_of
 
 DAILY = r"log\.\d{8}"
 """As in the file: ``topics = ["base", "log\\.\\d{8}"]``."""
@@ -145,3 +147,24 @@ def test_a_named_topic_can_become_one_that_a_pattern_finds() -> None:
 def test_what_a_table_carries_is_read_back_with_its_patterns() -> None:
     table = live_table(["base", "log.20240101"], [DAILY], version=2)
     assert LiveTable.from_json(table.to_json(), "t") == table
+
+
+def test_the_file_names_all_topics_that_it_finds_but_those_that_ingest_is_to_find() -> None:
+    """Goal: these are read from their first record on, whatever `start` says of the others."""
+    listed = {"log.20240101", "log.20240102", "app.1", "other"}
+    wanted = live_table(["base"], [DAILY, r"app\.\d+"])
+    assert with_topics(wanted, listed).topics == ("base", "app.1", "log.20240101", "log.20240102")
+    assert with_topics(wanted, listed, [DAILY]).topics == ("base", "app.1")
+
+
+def test_topics_differ_from_the_file_by_names_and_patterns_alone() -> None:
+    current = live_table(["base", "log.20240101"], [DAILY])
+    assert differences_of(current, live_table(["base"], [DAILY])) == ()
+    (found,) = differences_of(current, live_table(["base", "more"], [DAILY, "extra.?"]))
+    assert (found.of, found.setting, found.value) == ("topics", "topics", ["base", DAILY])
+    assert found.changes == (
+        "topic more feeds the table, too",
+        f"topics are found by {DAILY}, extra.?, from {DAILY}",
+    )
+    (left,) = differences_of(current, live_table(["more"], [DAILY]))
+    assert left.refusals == ("the topic base can't be left out: the table holds rows of it, and its seam",)

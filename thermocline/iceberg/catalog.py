@@ -50,6 +50,9 @@ SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
 UNREAD_PROPERTY = "thermocline.unread-fields"  # JSON: names of fields of values that no column is read from
+UNREAD_COUNTS_PROPERTY = (
+    "thermocline.unread-counts"  # JSON: in how many of the sampled values; `UnreadCounts`
+)
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 LEFT_PROPERTY = "thermocline.topics-left"  # JSON, by topic: the id, and its part of the seam
 DELETED_PROPERTY = "thermocline.topics-deleted-unread"  # a seam: the ends that such topics were seen to have
@@ -62,6 +65,9 @@ LEFT_TOPICS_MAX = 100
 # One of a topic with a thousand partitions takes some 60 kB.
 ACCEPTED_ENTRIES_MAX = 100
 ACCEPTED_BYTES_MAX = 256 << 10
+
+QUARANTINE_SUFFIX = "_quarantine"
+"""Of a companion table's name in the catalog."""
 
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
@@ -94,6 +100,11 @@ ROLLED_BACK = "the table was rolled back to it after more had been committed"
 # What the catalogs of PyIceberg raise where they can't be asked.
 _CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
 _FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
+
+
+def quarantine_identifier(identifier: str) -> str:
+    """The name of a table's companion table in the catalog, which holds its bad records."""
+    return f"{identifier}{QUARANTINE_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +188,14 @@ def find_table(catalog: Catalog, identifier: str) -> Table | None:
         return load_table(catalog, identifier, identifier)
     except TableMissing:
         return None
+
+
+def catalog_if_any(settings: CatalogSettings) -> Catalog | None:
+    """The catalog; None where it is made with the first table. Raises as `open_catalog` does."""
+    sqlite = sqlite_path(settings.uri)
+    if sqlite is not None and not Path(sqlite).exists():
+        return None
+    return open_catalog(settings)
 
 
 def drop_from(catalog: Catalog, identifier: str) -> None:

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from thermocline.errors import BadRequest, ThermoclineError, UnknownTable
 from thermocline.serving.http.dependencies import Asking, OfWorker
 from thermocline.serving.http.site import render
+from thermocline.serving.http.site.framed import framed
 from thermocline.serving.http.site.session import (
     ASSETS,
     CREDENTIAL_MAX,
@@ -25,7 +26,7 @@ from thermocline.serving.http.site.session import (
 )
 from thermocline.serving.http.site.sign_in import CREDENTIALS, PAGE_HEADERS, sign_in_page
 from thermocline.serving.http.statuses import operated, operates_all, server_status
-from thermocline.serving.read.caller import Credentials
+from thermocline.serving.read.caller import Action, Credentials
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -47,6 +48,9 @@ _FILES: Final = {
     for path in (Path(__file__).parent / "assets" / name,)
 }
 
+_IN_QUERIES: Final = "%=&+"
+"""What a browser leaves in a query, where all else is encoded already."""
+
 pages = APIRouter(include_in_schema=False)
 assets = APIRouter(include_in_schema=False)
 
@@ -60,15 +64,27 @@ async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False)
     return _answer(worker, caller, "Tables", main, is_part)
 
 
+@pages.get("/tables/{table:path}/bad-records")
+async def bad_records_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+    """The bad records of one of them."""
+    return await _of_table(worker, caller, "bad_records.html", table, f"{table}: bad records", is_part)
+
+
 @pages.get("/tables/{table:path}")
 async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
     """One of them."""
+    return await _of_table(worker, caller, "table.html", table, table, is_part)
+
+
+async def _of_table(
+    worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
+) -> Response:
     try:
-        main = await _shared(worker, caller, "table.html", table)
+        main = await _shared(worker, caller, template, table)
     except UnknownTable:
-        main = render.part("unknown.html", name=table)
+        main = render.part("unknown.html", name=table, what="operate")
         return _answer(worker, caller, "No such table", main, is_part, status=404)
-    return _answer(worker, caller, table, main, is_part)
+    return _answer(worker, caller, title, main, is_part)
 
 
 @assets.get(SIGN_IN)
@@ -94,7 +110,9 @@ async def sign_in(worker: OfWorker, request: Request) -> Response:
         return sign_in_page(to, problem=error.what, status=error.status)
     session: Session = request.app.state.session
     cookie = await asyncio.to_thread(session.cookie, key)
-    return RedirectResponse(quote(to), 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
+    path, mark, query = to.partition("?")
+    target = quote(path) + mark + quote(query, safe=_IN_QUERIES)
+    return RedirectResponse(target, 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
 
 
 @assets.post(SIGN_OUT)
@@ -118,8 +136,10 @@ async def asset(name: str) -> Response:
 async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
-    # safety: pages-shared-by-grants
-    key = template, name, shown, operates_all(worker, caller)
+    reads_all = name is not None and caller.reads_all(name)
+    looks_up = name is not None and caller.may(Action.LOOKUP, name)
+    # safety: pages-shared-by-grants, pages-shared-by-readers
+    key = template, name, shown, operates_all(worker, caller), reads_all, looks_up
     kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
     now = asyncio.get_running_loop().time()
     found = kept.get(key)
@@ -129,6 +149,7 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
     if name is not None:
         values |= {"name": name, "table": status.tables[name]}
+        values |= {"shows_reasons": reads_all, "looks_up": looks_up}
     main = await asyncio.to_thread(render.part, template, **values)
     if len(kept) >= SHARED_MAX:
         kept.clear()
@@ -141,6 +162,4 @@ def _answer(
 ) -> Response:
     if is_part:
         return HTMLResponse(main, status, PAGE_HEADERS)
-    names = [table.name for table in operated(worker, caller)]
-    whole = render.page(title, main, names, signed_in=caller.key is not None, here=title)
-    return HTMLResponse(whole, status, PAGE_HEADERS)
+    return framed(worker, caller, title, main, status, here=title)
