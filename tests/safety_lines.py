@@ -378,7 +378,7 @@ LINES: Final[dict[str, Line]] = {
     "whole-while-nothing-goes": Line("what is not stored of a file is taken for not being in it only while nothing was let go", (">= oldest", ">= 0"), "serving/cold/test_row_store.py::test_answers_are_the_same_to_the_byte_with_and_without_a_store"),
     "whole-entities": Line("and of a whole entity alone", ("len(entity.values) > len(index.definition.entity)", "False"), "serving/cold/test_row_store.py::test_answers_are_the_same_to_the_byte_with_and_without_a_store"),
     "rows-place": Line("rows of an entity that are kept are not taken for another one's", ("of_file + entity.prefix", "of_file"), "serving/cold/test_row_store.py"),
-    "rows-definition": Line("rows that are kept are of the snapshot's definition", ("table_uuid, definition_json)).", "table_uuid))."), "serving/cold/test_row_store.py::test_rows_are_kept_by_all_that_they_depend_on"),
+    "rows-definition": Line("rows that are kept are of the snapshot's definition", ("table_uuid, said)).", "table_uuid))."), "serving/cold/test_row_store.py::test_rows_are_kept_by_all_that_they_depend_on"),
     "readers-have-room": Line("no process is killed for want of room for its table of readers", DROP, "serving/cold/test_row_store.py::test_the_table_of_readers_has_its_room_on_the_disk_before_anybody_reads"),
     "rows-begun": Line("a full disk leaves no file that the store can never open", NEVER, "serving/cold/test_row_store.py::test_a_file_that_was_only_begun_is_begun_again"),
     "rows-whole-file": Line("a file of which the store lacks an entity is not taken for whole", ALWAYS, "serving/cold/test_row_store.py::test_a_file_of_which_rows_are_missing_in_the_store_is_not_taken_for_whole"),

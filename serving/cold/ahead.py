@@ -57,7 +57,7 @@ class RowsAhead:
         self._oldest = FIRST_NUMBER
         # The index's stamp and the store's oldest file, when nothing was left to do.
         self._settled: tuple[object, int] | None = None
-        self._done: set[tuple[str, str]] = set()  # by the definition, and the file's path
+        self._done: set[bytes] = set()  # by what their rows are stored by
         self._bytes = self._rows = 0.0
 
     def work(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
@@ -86,7 +86,7 @@ class RowsAhead:
 
     def _fill(self, reader: ColdReader, index: ColdIndex, is_stopped: Callable[[], bool]) -> None:
         rows = sum(file.data.rows for file in index.files)
-        files = {(index.definition_json, file.data.path): file for file in index.files}
+        files = {file_key(index, file): file for file in index.files}
         self._done &= files.keys()
         to_json = RowJson(index.definition).cold
         for name in files.keys() - self._done:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -294,7 +295,10 @@ def test_rows_are_kept_by_all_that_they_depend_on(new_world: Callable[..., Any])
     assert index is not None
     entity, other = (Entity.of(world.definition, (7, user)) for user in ("u1", "u2"))
     file, another = list(index.files)[:2]
-    altered = replace(index, definition_json=f"{index.definition_json} ")
+    altered = replace(index, definition_json=index.definition_json.replace('"int"', '"long"', 1))
+    assert altered.definition_json != index.definition_json
+    of_topics = {"topics": ["another"], "topic_patterns": ["a.?"], "version": 7}
+    rotated = replace(index, definition_json=json.dumps(json.loads(index.definition_json) | of_topics))
     recreated = replace(index, table_uuid="another")
     committed = replace(index, snapshot_id=index.snapshot_id + 1)
     key = stored_key(file_key(index, file), entity)
@@ -306,6 +310,7 @@ def test_rows_are_kept_by_all_that_they_depend_on(new_world: Callable[..., Any])
     ]
     assert len({key, *others}) == 5
     assert stored_key(file_key(committed, file), entity) == key
+    assert stored_key(file_key(rotated, file), entity) == key
 
 
 def test_what_another_boot_of_the_machine_left_is_deleted(
