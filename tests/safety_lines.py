@@ -562,6 +562,7 @@ LINES: Final[dict[str, Line]] = {
     "reading-joined-again": Line("a topic that left and came again is another log", ("topic in known and topic not in earlier.seam.topics", "False"), "thermocline/test_reading.py::test_a_topic_that_left_and_came_again_begins_a_life_of_its_own"),
     "verify-left": Line("verify does not judge rows of topics that left", NEVER, "verify/test_row_judge.py::test_a_row_of_a_topic_that_left_is_not_judged_where_a_pattern_finds_such_topics"),
     "verify-topics-left": Line("verify finds a topic that is gone, unless its snapshot says that it left", NEVER, "verify/test_seam_history.py::test_a_topic_that_is_gone_is_found_unless_its_snapshot_says_that_it_left"),
+    "tailer-of-no-topic": Line("a server of a table without any topic left begins with the next one", DROP, "simulation/test_rotation.py::test_a_table_without_any_topic_left_waits_for_the_next_one_and_its_server_too"),
     "alter-leaves-found-topics": Line("an alteration leaves the topics that ingest is to find to ingest", ("if not finds(known, topic)", ""), "thermocline/test_topic_patterns.py::test_the_file_names_all_topics_that_it_finds_but_those_that_ingest_is_to_find"),
     "diff-of-patterns": Line("topics that were found are no difference to the file", NEVER, "thermocline/test_topic_patterns.py::test_topics_differ_from_the_file_by_names_and_patterns_alone"),
     # Verify, files and history.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from thermocline.errors import DefinitionDiffers
+from thermocline.errors import DefinitionDiffers, TopicMissing
 from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_letter_topic
 from thermocline.ingest.claim.ownership import Claim
-from thermocline.ingest.commit.rotation import without_deleted
+from thermocline.ingest.commit.rotation import check_what_is_there
 from thermocline.kafka.log import Log
-from thermocline.rules.identity import check_log
+from thermocline.rules.definition.topic_patterns import finds
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
@@ -51,9 +51,13 @@ class Opening:
         state = claim.state()
         log = log or Log(settings.kafka)
         properties, seconds = claim.table.properties, settings.table(name).deleted_topic_seconds
-        there = without_deleted(definition, state, log, properties, clock.now_ms(), seconds)
-        if there.topics or not definition.topic_patterns:
-            check_log(name, state, log, there, clock.now_ms())
+        try:
+            check_what_is_there(definition, state, log, properties, clock.now_ms(), seconds)
+        except TopicMissing as error:
+            if not finds(definition.topic_patterns, error.topic):
+                raise
+            # It was deleted since the topics were looked at.
+            check_what_is_there(definition, state, log, properties, clock.now_ms(), seconds)
         policy = BadRecordsPolicy.of(definition, settings.table(name))
         check_dead_letter_topic(policy, log)
         client_config, registry = settings.kafka.client_config(), settings.registry.client()

@@ -26,7 +26,7 @@ from thermocline.iceberg.catalog import (
 from thermocline.ingest.commit.change import NewTopics, TableChange
 from thermocline.rules.definition.topic_patterns import added_to, finds
 from thermocline.rules.deleted_topics import Known, check_drained
-from thermocline.rules.identity import Fed, check_identity
+from thermocline.rules.identity import Fed, check_identity, check_log
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.rotation import rotated, without
 from thermocline.rules.seam import Seam
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 __all__ = [
     "LOOK_SECONDS",
     "change_of",
+    "check_what_is_there",
     "deleted_ends",
     "given_up_ends",
     "held_topics",
     "with_topics",
-    "without_deleted",
 ]
 
 LOOK_SECONDS: Final = 10.0
@@ -75,6 +75,23 @@ def without_deleted(
     known = Known(least=deleted_ends(properties), held=held_topics(properties))
     check_drained(definition.name, gone, at, known, now_ms, 1000 * drained_seconds)
     return without(definition, gone)
+
+
+def check_what_is_there(
+    definition: LiveTable,
+    at: Fed,
+    log: Log,
+    properties: Mapping[str, str],
+    now_ms: int,
+    drained_seconds: float,
+) -> None:
+    """Checks the log against a table, without deleted topics that the table has all of.
+
+    Raises what `without_deleted` and `thermocline.rules.identity.check_log` raise.
+    """
+    there = without_deleted(definition, at, log, properties, now_ms, drained_seconds)
+    if there.topics or not definition.topic_patterns:
+        check_log(definition.name, at, log, there, now_ms)
 
 
 def with_topics(definition: LiveTable, listed: Collection[str], known: Sequence[str] = ()) -> LiveTable:

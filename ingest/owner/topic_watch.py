@@ -30,6 +30,7 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from thermocline.ingest.owner.owner import Owner
     from thermocline.kafka.facts import OpenTransaction, TopicFacts
+    from thermocline.kafka.log import Log
 
 __all__ = ["TopicWatch"]
 
@@ -149,13 +150,7 @@ class TopicWatch:
 
     def _readable(self, owner: Owner, topics: Sequence[str]) -> dict[str, TopicFacts]:
         """Those that can be read as the table is read; of the others, why not is said once."""
-        found: dict[str, TopicFacts] = {}
-        reasons: dict[str, str] = {}
-        for topic in topics:
-            try:
-                found[topic] = owner.log.describe([topic])[topic]
-            except (TopicMissing, TopicForbidden, KafkaUnreachable) as error:
-                reasons[topic] = error.what
+        found, reasons = _described(owner.log, topics)
         for topic, reason in self._refused(owner, tuple(found)):
             del found[topic]
             reasons[topic] = reason
@@ -179,3 +174,18 @@ class TopicWatch:
                 _logger.warning("a topic matches a pattern and is not read", extra=extra)
         self.passed_over = dict(reasons)
         TOPICS_PASSED_OVER.labels(table).set(len(reasons))
+
+
+def _described(log: Log, topics: Sequence[str]) -> tuple[dict[str, TopicFacts], dict[str, str]]:
+    """The facts of topics, and why others have none; all are asked for together where that goes well."""
+    try:
+        return log.describe(topics), {}
+    except (TopicMissing, TopicForbidden, KafkaUnreachable):
+        found: dict[str, TopicFacts] = {}
+        reasons: dict[str, str] = {}
+    for topic in topics:
+        try:
+            found |= log.describe([topic])
+        except (TopicMissing, TopicForbidden, KafkaUnreachable) as error:
+            reasons[topic] = error.what
+    return found, reasons

@@ -38,9 +38,9 @@ from thermocline.ingest.commit.change import NewTopics, Onto, TableChange
 from thermocline.ingest.commit.commit import landed
 from thermocline.ingest.commit.rotation import (
     change_of,
+    check_what_is_there,
     deleted_ends,
     given_up_ends,
-    without_deleted,
 )
 from thermocline.ingest.table.accepted import (
     GAPS,
@@ -56,7 +56,6 @@ from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
 from thermocline.rules.definition.topic_patterns import found_by_pattern
-from thermocline.rules.identity import check_log
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.rotation import only_there
 from thermocline.rules.seam import Seam
@@ -327,9 +326,7 @@ class _Finder:
         name, definition = self.name, definition_of(table, self.name)
         try:
             seconds = self.settings.table(name).deleted_topic_seconds
-            there = without_deleted(definition, state, log, table.properties, now_ms, seconds)
-            if there.topics:
-                check_log(name, state, log, there, now_ms)
+            check_what_is_there(definition, state, log, table.properties, now_ms, seconds)
         except (*GAPS, LogReplaced) as stop:
             return stop
         return None

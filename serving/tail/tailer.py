@@ -35,7 +35,13 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint, failstep
 from thermocline.kafka.log import CONSUME_RECORDS_MAX
 from thermocline.process.logs import fields
-from thermocline.rules.identity import check_identity, check_log, check_not_compacted, check_tombstones
+from thermocline.rules.identity import (
+    check_has_topics,
+    check_identity,
+    check_log,
+    check_not_compacted,
+    check_tombstones,
+)
 from thermocline.rules.seam import Seam, check_against_log
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
@@ -268,12 +274,13 @@ class Tailer:
         tier's end, or ends before it, or may have dropped tombstones that the tier has not seen.
 
         Raises:
-            KafkaUnreachable, TopicMissing: the log can't be read now.
+            KafkaUnreachable, TopicMissing, TopicsUnmatched: the log can't be read now.
             LogReplaced, OffsetsGone, TombstonesGone: nor does it hold all that follows the newest seam.
         """
         assert self._tier is not None
         failpoint("tailer.check")
         began_at = self._clock.monotonic()  # the answers may have come long after: the process may have slept
+        check_has_topics(newest.definition)  # safety: tailer-of-no-topic
         log_now, topics = self._source.log(), newest.definition.topics
         # In this order: a topic that is made again in between is another one than these facts say.
         self._facts = log_now.describe(topics)  # safety: facts-before-identity

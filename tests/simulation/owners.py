@@ -34,14 +34,13 @@ from thermocline.ingest.batch.bad_records import BadRecords, BadRecordsPolicy
 from thermocline.ingest.batch.read_task import ReadTask
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Committer
-from thermocline.ingest.commit.rotation import without_deleted
+from thermocline.ingest.commit.rotation import check_what_is_there
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.turns import REJECTIONS_MAX
 from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.ingest.quarantine import KEPT_SMALL, renew
 from thermocline.ingest.table import resume
-from thermocline.rules.identity import check_log
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -241,9 +240,7 @@ class Process:
         definition = definition_of(table, NAME)
         state, _ = resume_state(table, definition, NAME)
         properties = table.properties
-        there = without_deleted(definition, state, log, properties, clock.now_ms(), 3600.0)
-        if there.topics or not definition.topic_patterns:
-            check_log(NAME, state, log, there, clock.now_ms())
+        check_what_is_there(definition, state, log, properties, clock.now_ms(), 3600.0)
         taken, committer = self.claim()
         policy = BadRecordsPolicy(NAME, taken.definition.on_error, 1.0, None, None)
         io = cast(Any, world.io)

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.simulation import world as world_module
 from tests.simulation.edges import simulated
 from tests.simulation.log_steps import Produce
 from tests.simulation.owners import Process
 from tests.simulation.records import IDENTIFIER, KEYS, NAME, key_bytes, value_bytes
+from tests.simulation.serving import Serving
 from tests.simulation.world import UPSERT, Surroundings, World
 from thermocline.errors import TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
@@ -395,3 +397,45 @@ def test_nothing_is_asked_of_the_cluster_for_a_table_without_patterns() -> None:
     ingest(world)
     assert "names" not in asked
     assert asked.count("cluster_id") == 2  # as it is opened, and before the batch
+
+
+def test_a_table_without_any_topic_left_waits_for_the_next_one_and_its_server_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(world_module, "ROTATING", r"[abc]\d*")
+    world = World(replace(AROUND, is_served=True))
+    ingest(world)
+    write(world, "a")
+    ingest(world)
+    world.serving = serving = Serving(world)
+    for topic in ("a", "b"):
+        delete(world, topic)
+    for _ in range(2):
+        assert ingest(world).stop is None
+    assert definition(world).topics == ()
+    assert state(world).seam == Seam()
+    assert len(world.rows_of(world.table().current)) == 1
+    serving.follow(None)
+    serving.tail(3, None)
+    assert ingest(world, "another").stop is None
+    world.create_topic("c1", 1)
+    write(world, "c1")
+    ingest(world, "another")
+    assert definition(world).topics == ("c1",)
+    assert state(world).seam == Seam({("c1", 0): 1})
+    serving.settle()
+    assert world.counts["serves at the end"] == 1
+    # A server that begins while there is no topic begins with none, and goes on with the next one.
+    delete(world, "c1")
+    ingest(world, "another")
+    serving.kill_tailer()
+    serving.follow(None)
+    serving.tail(3, None)
+    assert serving.tailer is not None
+    assert serving.tailer.problem is not None
+    assert serving.tailer.problem.code == "topics-unmatched"
+    world.create_topic("c2", 1)
+    write(world, "c2")
+    ingest(world, "another")
+    serving.settle()
+    assert world.counts["serves at the end"] == 2

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thermocline.errors import BadParameter
-from thermocline.rules.read_point import ReadPoint, parse_read_after
+from thermocline.errors import BadParameter, NotReady
+from thermocline.rules.definition import LiveTable
+from thermocline.rules.read_point import ReadPoint, check_topics, parse_read_after
 from thermocline.rules.seam import Seam
 
 POINT = ReadPoint(123, Seam.of({"profiles": {0: 100}}), Seam.of({"profiles": {0: 120}}))
@@ -68,3 +69,19 @@ def test_what_names_no_record_is_the_callers_error(text: str) -> None:
 def test_too_many_records_to_wait_for_are_the_callers_error() -> None:
     with pytest.raises(BadParameter, match="more than 1000"):
         parse_read_after(",".join(f"t/{partition}@1" for partition in range(1001)))
+
+
+def test_a_record_of_a_topic_that_a_pattern_is_to_find_can_be_waited_for_again() -> None:
+    table = LiveTable.build(
+        name="t",
+        identifier="app.t",
+        topics=["log.1"],
+        topic_patterns=[r"log\.\d+"],
+        key=["id"],
+        columns={"id": "int"},
+    )
+    check_topics(table, {("log.1", 0): 5})
+    with pytest.raises(NotReady, match=r"topic log\.2 is not part of it yet, or has left it"):
+        check_topics(table, {("log.2", 0): 5})
+    with pytest.raises(BadParameter, match="not fed from topic other"):
+        check_topics(table, {("other", 0): 5})

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import BadParameter
+from thermocline.errors import BadParameter, NotReady
+from thermocline.rules.definition.topic_patterns import finds
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -103,9 +104,19 @@ def ends_before(end: Seam, wanted: Mapping[tuple[str, int], int]) -> tuple[str, 
 
 
 def check_topics(definition: LiveTable, wanted: Mapping[tuple[str, int], int]) -> None:
-    """Makes sure that each record wanted is of a topic that feeds the table. Raises `BadParameter`."""
+    """Makes sure that each record wanted is of a topic that feeds the table.
+
+    Raises:
+        BadParameter: it is of another.
+        NotReady: a pattern of the table finds its topic, which is not part of the table yet, or has left it.
+    """
     for topic, _ in wanted:
         if topic not in definition.topics:
+            if finds(definition.topic_patterns, topic):
+                detail = f"topic {topic} is not part of it yet, or has left it"
+                raise NotReady(
+                    table=definition.name, detail=f"{detail}; ingest finds new ones in some seconds"
+                )
             raise BadParameter(name=HEADER, problem=f"the table is not fed from topic {topic}")
 
 
