@@ -74,6 +74,7 @@ from thermocline.serving.http.models import (
     VersionAnswer,
 )
 from thermocline.serving.http.noted import noted_in
+from thermocline.serving.http.open_connections import Bounds
 from thermocline.serving.http.openapi import (
     ANSWERING,
     OF_A_TABLE,
@@ -450,8 +451,7 @@ def create_app(
         cors_origins=settings.cors_origins,
         tables=definitions,
         session=session,
-        connections_max=settings.connections_max,
-        request_seconds_max=settings.request_seconds_max,
+        bounds=Bounds.of(settings),
     )
 
 

@@ -170,6 +170,7 @@ class ServingSettings(Section):
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
     tailers: Annotated[int, Field(ge=1, le=TAILERS_MAX)] = 4
     connections_max: Annotated[int, Field(ge=16)] = CONNECTIONS_MAX
+    connections_per_address_max: Annotated[int, Field(ge=1)] | None = None
     request_seconds_max: Annotated[float, Field(ge=1, allow_inf_nan=False)] = REQUEST_SECONDS_MAX
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000

@@ -283,9 +283,7 @@ def test_a_token_of_these_types_is_taken(verifier: TokenVerifier, typ: str) -> N
     assert verifier.verify(token_of(typ=typ)).subject == "ada"
 
 
-@pytest.mark.parametrize(
-    "typ", ["logout+jwt", "secevent+jwt", "dpop+jwt", "", "JWS", "x/jwt", 7, ["JWT"]]
-)
+@pytest.mark.parametrize("typ", ["logout+jwt", "secevent+jwt", "dpop+jwt", "", "JWS", "x/jwt", 7, ["JWT"]])
 def test_what_an_issuer_signed_to_another_end_is_no_token(verifier: TokenVerifier, typ: object) -> None:
     assert refusal(verifier, token_of(typ=typ)) == OTHER_TYPE
     assert refusal(verifier, token_of(key=rsa_key(2), typ=typ)) == NOT_VALID, "a forged one learns nothing"
