@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from thermocline.errors import UnknownTable
-from thermocline.schemas.registry import SchemaRegistry
 from thermocline.settings.limits import Limits
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
+
+if TYPE_CHECKING:
+    from thermocline.schemas.registry import SchemaRegistry
 
 # Of an API process: far more than it answers at once.
 CONNECTIONS_MAX: Final = 5_000
@@ -70,6 +72,8 @@ class RegistrySettings(Section):
         """What asks it, if there is one."""
         if not self.url:
             return None
+        from thermocline.schemas.registry import SchemaRegistry  # noqa: PLC0415  # slow; commands read settings
+
         return SchemaRegistry(
             self.url,
             self.user,
