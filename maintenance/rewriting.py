@@ -169,7 +169,11 @@ class Rewriting:
         self, owner: Owning, running: Running, compacted: Compacted, part: BucketResult, began: float
     ) -> None:
         io = self._io_of(owner)
-        change = replace(TableChange.carrying_on(owner.position), kind="rewrite", files=(part,))
+        clock = self._journal.clock
+        started_ms = clock.now_ms() - round(1000 * (clock.monotonic() - running.started_at))
+        change = replace(
+            TableChange.carrying_on(owner.position), kind="rewrite", files=(part,), started_ms=started_ms
+        )
         match owner.land(change):
             case Landed(snapshot_id, _):
                 delete_files(io, [compacted.moves])

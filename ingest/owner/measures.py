@@ -111,15 +111,36 @@ CARRIED_ROWS: Final = Counter(
 )
 UNREAD_FIELDS: Final = Counter(
     "thermocline_ingest_unread_fields",
-    "Values with a field that no column is read from, by the name of the field, in a sample: the first eight "
+    "Values with a field that no column is read from, by the name of the field, in a sample: eight "
     "values of each chunk that is read. Formats other than JSON are not looked at.",
     (*_TABLE, "field"),
+    registry=REGISTRY,
+)
+SAMPLED_VALUES: Final = Counter(
+    "thermocline_ingest_sampled_values",
+    "Values that were looked at for fields that no column is read from: the whole of which "
+    "thermocline_ingest_unread_fields_total counts a part.",
+    _TABLE,
     registry=REGISTRY,
 )
 MIRROR_FAILURES: Final = Counter(
     "thermocline_ingest_mirror_failures",
     "Attempts to write the table's seam to the consumer group of ingest.mirror_group that failed. Data and "
     "reads are not affected. Exported only where that is set.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LINEAGE_FAILURES: Final = Counter(
+    "thermocline_ingest_lineage_failures",
+    "Attempts to send lineage events to lineage.url that failed; they are tried again. Data and reads are "
+    "not affected. Exported only where that is set.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LINEAGE_DROPPED: Final = Counter(
+    "thermocline_ingest_lineage_dropped_events",
+    "Lineage events that were never sent: they were refused, too many waited, or the owner ended. Exported "
+    "only where lineage.url is set.",
     _TABLE,
     registry=REGISTRY,
 )

@@ -23,6 +23,7 @@ __all__ = [
     "OwnerFact",
     "RefFact",
     "TableFacts",
+    "UnreadFact",
     "VersionFact",
     "read_facts",
 ]
@@ -97,6 +98,15 @@ class LeaseFact(msgspec.Struct, frozen=True):
     snapshots: dict[str, int]
 
 
+class UnreadFact(msgspec.Struct, frozen=True):
+    """Fields that no column is read from; see `thermocline.rules.unread_counts.UnreadCounts`."""
+
+    since_ms: int | None
+    values: int
+    fields: dict[str, int]
+    others: int
+
+
 class TableFacts(msgspec.Struct, frozen=True):
     """All of it. ``counted_to`` is the sequence number of the newest snapshot that is in the bars.
 
@@ -121,6 +131,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     versions: tuple[VersionFact, ...] = ()
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
+    unread: UnreadFact | None = None
     owner: OwnerFact | None = None
     owner_at_ms: int | None = None
     leases: tuple[LeaseFact, ...] = ()

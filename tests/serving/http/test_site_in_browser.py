@@ -102,6 +102,7 @@ def check(browser: Any, name: str) -> None:
 def test_every_page_can_be_read(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
     url, _ = site
     pages = {"tables": "/", "orders": "/tables/orders", "stopped": "/tables/payments"}
+    pages |= {"bad-records": "/tables/orders/bad-records", "none-bad": "/tables/empty/bad-records"}
     pages |= {"empty": "/tables/empty", "unknown": "/tables/none", "sign-in": "/sign-in"}
     for name, path in pages.items():
         shown(browser, url + path, size, scheme)
