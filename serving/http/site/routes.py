@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
@@ -38,9 +38,7 @@ __all__ = ["assets", "pages"]
 SHARED_SECONDS: Final = 5.0
 """How old what is shown may be: all who look within that time share it. It says when it was made."""
 SHARED_SECONDS_PER_TABLE: Final = 0.1
-"""With many tables it is older: each takes some 0.4 ms of the processor, and a worker spends 0.4 % on it."""
-SHARED_MAX: Final = 64
-"""Pages that are shared, by which tables their callers operate."""
+"""With many tables it is older: each takes some 0.4 ms of the processor, and a server spends 0.4 % on it."""
 _FILES: Final = {
     path.name: (path.read_bytes(), kind)
     for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"))
@@ -118,22 +116,17 @@ async def asset(name: str) -> Response:
 async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
+
+    async def make() -> Markup:
+        status = await server_status(worker, caller, name)
+        values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
+        if name is not None:
+            values |= {"name": name, "table": status.tables[name]}
+        return await asyncio.to_thread(render.part, template, **values)
+
     # safety: pages-shared-by-grants
     key = template, name, shown, operates_all(worker, caller)
-    kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
-    now = asyncio.get_running_loop().time()
-    found = kept.get(key)
-    if found is not None and now - found[0] < max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)):
-        return found[1]
-    status = await server_status(worker, caller, name)
-    values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
-    if name is not None:
-        values |= {"name": name, "table": status.tables[name]}
-    main = await asyncio.to_thread(render.part, template, **values)
-    if len(kept) >= SHARED_MAX:
-        kept.clear()
-    kept[key] = now, main
-    return main
+    return await worker.pages.get(key, max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), make)
 
 
 def _answer(
