@@ -68,6 +68,8 @@ OWNER_FACTS: Final = (
     "stopped_because",
 )
 
+STANDBY_FACTS: Final = ("host", "pid", "since", "renewed")
+
 
 def status(
     context: typer.Context,
@@ -276,7 +278,7 @@ def _look(
         load_table,
     )
     from thermocline.iceberg.foreign_schema import check_schema
-    from thermocline.iceberg.holder import holder_of
+    from thermocline.iceberg.holder import holder_of, standby_of
     from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -287,6 +289,9 @@ def _look(
         if (holder := holder_of(loaded.io, loaded.location())) is not None:
             entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
             entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
+            standby = standby_of(loaded.io, loaded.location())
+            if standby is not None and not standby.is_gone(SystemClock().now_ms()):
+                entry["standby"] = {fact: getattr(standby, fact) for fact in STANDBY_FACTS}
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         entry["unread_fields"] = json.loads(loaded.properties.get(UNREAD_PROPERTY, "[]"))
@@ -378,6 +383,8 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     if names := entry["unread_fields"]:
         shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
         remarks.append(f"fields that no column is read from: {shown}")
+    if standby := entry.get("standby"):
+        remarks.append(f"standby: process {standby['pid']} on {standby['host']}")
     return "; ".join(remarks)
 
 

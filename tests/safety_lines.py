@@ -775,6 +775,7 @@ LINES: Final[dict[str, Line]] = {
     # The pages for people.
     "status-granted": Line("nobody is shown the status of a table that they don't operate", (" if caller.may(Action.ADMIN, table.name)", ""), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
     "status-of-a-table-granted": Line("nor by its name", NEVER, "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
+    "pages-shared-by-key": Line("nor is a page of other tables taken from another worker", ("repr(key).encode()", 'b""'), "serving/http/test_shared_pages.py::test_who_may_see_other_tables_gets_another_page"),
     "pages-shared-by-grants": Line("what is shared between viewers is of the tables that both operate", ("shown, operates_all(worker, caller)", "0"), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
     "pages-escaped": Line("a name or reason of somebody else is no part of a page's code", ("autoescape=True", "autoescape=False"), "serving/http/test_site.py::test_what_others_named_is_shown_as_text"),
     "session-for-pages": Line("a session counts for pages, and for no endpoint of the API", ('or method != "GET" or not is_page(path)', ""), "serving/http/test_site.py::test_a_key_signs_in_for_pages_alone"),
