@@ -151,7 +151,7 @@ def _pace_ms() -> float:
 
 
 def _mean(windows: list[dict[str, Any]], kind: str, part: str) -> float:
-    return mean(one[part] for one in windows if one["kind"] == kind)
+    return float(mean(one[part] for one in windows if one["kind"] == kind))
 
 
 if __name__ == "__main__":

@@ -375,16 +375,14 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     if "snapshot" not in entry:
         return "the catalog was not asked, or does not answer"
     if "lag" not in entry:
-        return "; ".join([*_unowned(owner), "Kafka was not asked, or does not answer"])
-    remarks = [*_unowned(owner), *_remarks_on_log(entry["lag"])]
+        return "; ".join([*_owned(entry), "Kafka was not asked, or does not answer"])
+    remarks = [*_owned(entry), *_remarks_on_log(entry["lag"])]
     remarks += [
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
     if names := entry["unread_fields"]:
         shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
         remarks.append(f"fields that no column is read from: {shown}")
-    if standby := entry.get("standby"):
-        remarks.append(f"standby: process {standby['pid']} on {standby['host']}")
     return "; ".join(remarks)
 
 
@@ -400,11 +398,15 @@ def _remarks_on_log(lag: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _unowned(owner: dict[str, Any]) -> list[str]:
+def _owned(entry: dict[str, Any]) -> Iterator[str]:
+    owner = entry.get("owner", {})
     if owner.get("is_gone"):
         process = f"process {owner['pid']} on {owner['host']}"
-        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"]
-    return [f"no owner since {owner['ended']}"] if owner.get("ended") else []
+        yield f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"
+    elif owner.get("ended"):
+        yield f"no owner since {owner['ended']}"
+    if standby := entry.get("standby"):
+        yield f"standby: process {standby['pid']} on {standby['host']}"
 
 
 def _first_line(text: str) -> str:
