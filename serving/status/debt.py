@@ -1,4 +1,4 @@
-"""What reads of a table's files cost beyond its rows, and what a rewrite would take."""
+"""Counts the maintenance debt of a table: what its files cost beyond its rows, and a rewrite would take."""
 
 from __future__ import annotations
 

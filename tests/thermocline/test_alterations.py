@@ -36,7 +36,7 @@ def test_notes_stay_within_their_bound_of_bytes_and_the_last_is_always_there() -
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", "[1]", '[{"version": 2}]', "[{]"])
-def test_what_is_damaged_tells_nothing_and_is_written_anew(text: str) -> None:
+def test_what_is_damaged_tells_nothing_and_is_written_again(text: str) -> None:
     assert alterations_of({ALTERATIONS_PROPERTY: text}) == ()
     new = NotedAlteration(2, 5, "b", ("x",))
     assert alterations_of(with_alteration({ALTERATIONS_PROPERTY: text}, new)) == (new,)

@@ -1,4 +1,4 @@
-"""What pages show, made once for all who look at the same: by one worker of the server, for all of them.
+"""Shares pages between the workers of a server: each is made once for all who look at the same.
 
 A page that is made lies in the folder that the processes of a running server share, and nobody else can
 enter. While one worker makes it, the others wait for it; so what many viewers cost is the same whatever the
