@@ -59,8 +59,8 @@ __all__ = ["FactsKeeper"]
 
 WANTED_MS: Final = 60_000
 """So long after somebody looked last, it is still asked for. A page that is open looks every five seconds."""
-OWNER_MS: Final = 10_000
-STANDBY_MS: Final = 30_000
+OWNER_MS: Final = 30_000
+STANDBY_MS: Final = 60_000
 CLOSELY_MS: Final = 30_000
 """How old an answer of the store gets before it is asked again."""
 RECENT_MAX: Final = 20

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from markupsafe import Markup
 
 from thermocline.serving.status.words import NOT_KNOWN, bytes_text, count, duration, moment, plural, share
+from thermocline.serving.tail.recent_ages import MINUTES
 
 if TYPE_CHECKING:
     from thermocline.serving.status.document import BucketStatus, CommitBar, Freshness
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["age_line", "bucket_bars", "commit_bars", "commit_peak"]
 
 _LINE: Final = (120, 24)
+_PLACES: Final = tuple(
+    (f"{x:.1f}", f"{x + 0.1:.1f}") for x in ((place + 0.5) * _LINE[0] / MINUTES for place in range(MINUTES))
+)
+"""Of each minute of the hour in the line, and a bit further, so that a single one is seen."""
 _BARS: Final = (960, 120)
 _DAY: Final = (960, 64)
 _DAY_BARS: Final = 96
@@ -41,15 +46,15 @@ def age_line(freshness: Freshness) -> Markup:
     if not known:
         return Markup("")
     top = max(*known, freshness.stale_after_seconds)
-    step, first = width / 60, 60 - len(freshness.minutes)
+    first = MINUTES - len(freshness.minutes)
     parts, points = [], ""
     for place, age in enumerate(freshness.minutes):
         if age is None:
             parts.append(points)
             points = ""
         else:
-            x, y = (first + place + 0.5) * step, height - 2 - (height - 4) * age / top
-            points += f"{x:.1f},{y:.1f} {x + 0.1:.1f},{y:.1f} "
+            (x, beside), y = _PLACES[first + place], f"{height - 2 - (height - 4) * age / top:.1f}"
+            points += f"{x},{y} {beside},{y} "
     said = (
         f"Last hour: at most {duration(max(known))} old, stale from {duration(freshness.stale_after_seconds)}"
     )

@@ -77,6 +77,7 @@ _ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,  # safety: pages-escaped
     undefined=StrictUndefined,
+    auto_reload=False,  # each row includes a template, which would be looked for on the disk every time
     trim_blocks=True,
     lstrip_blocks=True,
 )

@@ -139,7 +139,8 @@ def test_a_standby_is_known_while_it_lives_and_somebody_looks(tmp_path: Path, ta
     assert standby.pid == os.getpid()
     trace.remove()
     trace.wait(30)
-    clock.advance(31)
+    clock.advance(61)
+    wanted(tmp_path, clock)
     assert looked(keeper, tmp_path, table).standby is None
 
 
