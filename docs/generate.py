@@ -84,6 +84,16 @@ SETTINGS: Final[Mapping[str, str]] = {
         "Nothing reads it back. Empty: none. See "
         "[lag for other tools](../operate-ingest.md#lag-for-other-tools)."
     ),
+    "lineage.url": (
+        "The whole address to which ingest and maintenance post lineage events, such as "
+        "`http://marquez:5000/api/v1/lineage`. Empty: none are sent. See [lineage](../lineage.md)."
+    ),
+    "lineage.key": (
+        "Key that is sent as a bearer token, over https only. Best set as `THERMOCLINE_LINEAGE__KEY`."
+    ),
+    "lineage.ca_file": "File with CA certificates to trust instead of the system's.",
+    "lineage.namespace": "Namespace of the jobs in the events.",
+    "lineage.timeout_seconds": "How long each step of a request may take: connecting, sending, the answer.",
     "maintenance.enabled": "Whether `ingest run` maintains its table between batches.",
     "maintenance.target_file_bytes": "Target size of the files that a rewrite writes.",
     "maintenance.snapshots_seconds": (

@@ -82,6 +82,11 @@ _RULES: Final = (
         lambda settings: bool(settings.registry.url),
         "registry.url is empty",
     ),
+    _Rule(
+        ("lineage.key", "lineage.ca_file", "lineage.namespace", "lineage.timeout_seconds"),
+        lambda settings: bool(settings.lineage.url),
+        "lineage.url is empty",
+    ),
     _Rule(("spark.*",), lambda settings: settings.ingest.engine == "spark", 'ingest.engine is "local"'),
     _Rule(
         (

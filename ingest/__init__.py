@@ -4,7 +4,7 @@ Its rooms, each standing on those below it:
 
     run                 the command: one table, or several in turns
     owner/              ``owner`` (the loop), ``position`` (where the table stands), ``turns``,
-                        ``observers`` (of batches and commits: ``standing``, ``mirror``)
+                        ``observers`` (of batches and commits: ``standing``, ``mirror``, ``lineage/``)
     table/   replay/    create, alter, drop, resume, look │ quarantined records, applied later
     engine/             what runs tasks: this process (``local``) or Spark, and what is shipped to it
     claim/              who may commit: ``lease``, ``ownership``, ``reconcile`` (of unconfirmed commits)

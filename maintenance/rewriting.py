@@ -171,8 +171,9 @@ class Rewriting:
         io = self._io_of(owner)
         clock = self._journal.clock
         began_ms = clock.now_ms() - round(1000 * (clock.monotonic() - running.started_at))
-        change = TableChange.carrying_on(owner.position)
-        change = replace(change, kind="rewrite", files=(part,), began_ms=began_ms)
+        change = replace(
+            TableChange.carrying_on(owner.position), kind="rewrite", files=(part,), began_ms=began_ms
+        )
         match owner.land(change):
             case Landed(snapshot_id, _):
                 delete_files(io, [compacted.moves])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from thermocline.ingest.claim.lease import StoppedWaiting
 from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Landed, Outcome
 from thermocline.ingest.engine.engine import start_engine
+from thermocline.ingest.owner.lineage.observer import lineage_of
+from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
 from thermocline.maintenance.journal import Done
 from thermocline.maintenance.upkeep import TableUpkeep
@@ -43,12 +45,13 @@ class OwnedTable:
     owned: Owned
     engine: Engine
     position: Position
+    observers: Observers = field(default_factory=Observers)
 
     @classmethod
-    def of(cls, owned: Owned, engine: Engine) -> OwnedTable:
+    def of(cls, owned: Owned, engine: Engine, observers: Observers | None = None) -> OwnedTable:
         """As the table is, right after it was taken."""
         files = live_files(owned.table, owned.state.snapshot_id, owned.definition.name)
-        return cls(owned, engine, Position.of(owned.state, files))
+        return cls(owned, engine, Position.of(owned.state, files), observers or Observers())
 
     @property
     def definition(self) -> LiveTable:
@@ -67,6 +70,7 @@ class OwnedTable:
         if isinstance(outcome, Landed):
             self.position = self.position.after(outcome, change)
             self.owned.definition = change.definition or self.owned.definition
+            self.observers.landed(outcome, change)
         return outcome
 
 
@@ -98,14 +102,16 @@ def maintain(
     try:
         owned = claim.take(engine.jvm)
         upkeep = TableUpkeep(settings.maintenance, clock, budget, orphans_approved, debt_hours_max=inf)
+        observers = _observers_of(owned, settings, clock)
         try:
-            site = OwnedTable.of(owned, engine)
+            site = OwnedTable.of(owned, engine, observers)
             upkeep.turn(site)
             while upkeep.is_busy and not stop.wait(_TURN_SECONDS):
                 upkeep.turn(site)
                 progress(upkeep)
         finally:
             owned.release()
+            observers.close()
             upkeep.close()
     finally:
         engine.stop()
@@ -113,3 +119,9 @@ def maintain(
     if upkeep.done == Done():
         return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.NOTHING_TO_DO
     return upkeep.done, ExitCode.PARTLY_DONE if left else ExitCode.DONE
+
+
+def _observers_of(owned: Owned, settings: Settings, clock: Clock) -> Observers:
+    if not settings.lineage.url:
+        return Observers()
+    return Observers(lineage_of(settings, owned.definition, owned.table, clock))

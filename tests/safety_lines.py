@@ -767,6 +767,13 @@ LINES: Final[dict[str, Line]] = {
     "mirror-group-per-table": Line("tables do not overwrite each other's offsets in a consumer group", NEVER, "thermocline/test_mirror_settings.py::test_one_group_for_several_tables_is_refused"),
     "mirror-refusals-counted": Line("offsets that a broker did not take count as a failure", NEVER, "behaviour/test_mirror_group.py::test_what_a_broker_does_not_take_is_an_error"),
     "mirror-last-seam": Line("an owner that ends well leaves its last seam in the group", DROP, "ingest/owner/test_mirror.py::test_an_owner_that_ends_has_its_last_seam_written"),
+    "lineage-key-over-tls": Line("the key of lineage is sent over https only", NEVER, "thermocline/test_lineage_settings.py::test_a_key_is_sent_over_https_only_and_never_shown"),
+    "lineage-without-secrets": Line("lineage has no password of a catalog", ("parts.netloc.rpartition('@')[2]", "parts.netloc"), "ingest/owner/lineage/test_lineage_events.py::test_no_event_has_a_secret"),
+    "lineage-errors-without-data": Line("nor what an unexpected error quotes", ("type(error).__name__", "str(error)"), "ingest/owner/lineage/test_lineage_observer.py::test_of_a_bug_only_its_kind_is_said"),
+    "lineage-queue-bounded": Line("lineage that nobody takes does not fill the memory", NEVER, "ingest/owner/lineage/test_lineage_sending.py::test_of_too_many_that_wait_the_oldest_are_dropped_and_counted"),
+    "lineage-refused-is-not-repeated": Line("a lineage event that is never taken holds up no other", ("response.status_code in _REFUSED", "False"), "ingest/owner/lineage/test_lineage_sending.py::test_an_answer_says_whether_the_event_can_ever_be_taken"),
+    "lineage-last-events": Line("an owner that ends well has its last lineage events sent", DROP, "ingest/owner/lineage/test_lineage_sending.py::test_an_owner_that_ends_has_its_last_events_sent"),
+    "lineage-unknown-is-no-failure": Line("lineage does not say of a batch that may have landed that it failed", ("if is_failure", "if True"), "ingest/owner/lineage/test_lineage_observer.py::test_a_batch_that_may_have_landed_did_not_fail"),
     "audit-own-topic": Line("audit records are not read as rows", NEVER, "thermocline/test_audit_settings.py::test_the_topic_of_a_table_is_refused"),
     "appended-acknowledged": Line("a record that no broker has is appended again", NEVER, "thermocline/test_append.py::test_what_was_refused_is_sent_again_in_order_and_nothing_else"),
     # Lag in seconds, and headroom.

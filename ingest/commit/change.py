@@ -66,7 +66,7 @@ class TableChange:
     snapshot's and the table's, beside those that every commit of ours has (`ingest.commit.commit` adds them).
     ``definition`` is the table's afterwards; None leaves it as it is.
     ``expired`` are snapshots that leave the metadata with it; their files stay. ``began_ms`` is when a batch
-    was planned, by ingest's clock.
+    was planned, or a rewrite began, by ingest's clock.
     """
 
     seam: Seam

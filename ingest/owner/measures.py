@@ -123,6 +123,20 @@ MIRROR_FAILURES: Final = Counter(
     _TABLE,
     registry=REGISTRY,
 )
+LINEAGE_FAILURES: Final = Counter(
+    "thermocline_ingest_lineage_failures",
+    "Attempts to send lineage events to lineage.url that failed; they are tried again. Data and reads are "
+    "not affected. Exported only where that is set.",
+    _TABLE,
+    registry=REGISTRY,
+)
+LINEAGE_DROPPED: Final = Counter(
+    "thermocline_ingest_lineage_dropped_events",
+    "Lineage events that were never sent: they were refused, too many waited, or the owner ended. Exported "
+    "only where lineage.url is set.",
+    _TABLE,
+    registry=REGISTRY,
+)
 TABLE_FILES: Final = Gauge(
     "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from thermocline.ingest.owner.lineage.observer import lineage_of
 from thermocline.ingest.owner.mirror import SeamMirror, writer_to
 from thermocline.ingest.owner.observers import Observer, Observers
 from thermocline.ingest.owner.standing import StandingWatch
@@ -22,4 +23,6 @@ def observers_of(owner: Owner, settings: Settings) -> Observers:
     if group := settings.ingest.group_of(table):
         seam = owner.position.seam
         observers.append(SeamMirror(table, group, seam, writer_to(settings.kafka, group)))
+    if settings.lineage.url:
+        observers.append(lineage_of(settings, owner.definition, owner.table, owner.clock))
     return Observers(*observers)

@@ -346,6 +346,11 @@ class TableReader:
         for entity in entities:
             self.counts.lookups[entity.bucket] += 1
 
+    def close(self) -> None:
+        """Closes the files that are kept open; a lookup that still goes on opens its own again."""
+        if self._cold is not None:
+            self._cold.reader.keep_only(())
+
     def _age_seconds(self, view: HotView, reached: Reached) -> float:
         # Nobody knows how much of a partition that is not read yet lies behind the seam.
         is_whole = reached.has_all_partitions

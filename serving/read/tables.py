@@ -340,7 +340,8 @@ class ServedTable:
         _measure_offsets(metrics.END_OFFSET, self.name, look.read_point.end)
 
     def close(self) -> None:
-        """Lets go of the lease."""
+        """Lets go of the lease and of the files."""
+        self.reader.close()
         if self._lease is not None:
             self._lease.release()
 

@@ -14,6 +14,7 @@ does so itself, since pydantic-settings lets an unknown top-level variable pass 
 from __future__ import annotations
 
 from thermocline.settings.checks import problems_of_exposure, problems_of_tls
+from thermocline.settings.lineage import LineageSettings
 from thermocline.settings.load import (
     check_settings,
     find_file,
@@ -42,6 +43,7 @@ __all__ = [
     "CatalogSettings",
     "IngestSettings",
     "KafkaSettings",
+    "LineageSettings",
     "MaintenanceSettings",
     "PassThrough",
     "RegistrySettings",

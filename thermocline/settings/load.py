@@ -362,6 +362,7 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
         *("state_dir", "extract_jobs_dir", "clients_file", "tls_certificate", "tls_key", "tls_client_ca"),
     )
     registry = _with_files(settings.registry, folder, "ca_file")
+    lineage = _with_files(settings.lineage, folder, "ca_file")
     audit = _with_files(settings.audit, folder, "hash_key_file", "path")
     sql = _with_files(settings.sql, folder, "temp_dir")
     tables = {
@@ -371,6 +372,7 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
     parts = {
         "catalog": catalog.model_copy(update=changes),
         "registry": registry,
+        "lineage": lineage,
         "serving": serving,
         "audit": audit,
         "sql": sql,

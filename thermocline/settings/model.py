@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from thermocline.errors import UnknownTable
 from thermocline.schemas.registry import SchemaRegistry
 from thermocline.settings.limits import Limits
+from thermocline.settings.lineage import LineageSettings
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
@@ -286,6 +287,7 @@ class Settings(Section):
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
+    lineage: LineageSettings = LineageSettings()
     maintenance: MaintenanceSettings = MaintenanceSettings()
     serving: ServingSettings = ServingSettings()
     audit: AuditSettings = AuditSettings()
