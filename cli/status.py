@@ -27,6 +27,7 @@ from thermocline.cli.status_report import (
     served_tables,
     shown_headroom,
     shown_lag,
+    shown_unread,
 )
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
@@ -54,7 +55,6 @@ TIMEOUT_SECONDS: Final = 10.0
 # For each table, of which ours says a few kilobytes; whatever else listens there may send without end.
 ANSWER_BYTES_MAX: Final = 1 << 20
 FIRST_SECONDS: Final = 2.0  # of it, for the oldest record that waits in each partition
-UNREAD_SHOWN_MAX: Final = 5
 ACCEPTED_SHOWN_MAX: Final = 10  # of what was accepted in the table's life, the newest
 OWNER_FACTS: Final = (
     "host",
@@ -162,7 +162,7 @@ def _import_all(settings: Settings) -> None:
     """Imports all that is asked with: on a busy machine that takes seconds, and is no source's silence."""
     names = ["sqlite3", "pandas", "pyiceberg.io.pyarrow", f"pyiceberg.catalog.{settings.catalog.type}"]
     names += ["thermocline.iceberg.foreign_schema", "thermocline.iceberg.holder"]
-    names += ["thermocline.rules.identity", "thermocline.kafka.standing"]
+    names += ["thermocline.rules.identity", "thermocline.rules.unread_counts", "thermocline.kafka.standing"]
     names += [
         "thermocline.cli.server_access",
         "thermocline.cli.server_answers",
@@ -272,6 +272,7 @@ def _look(
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
     from thermocline.iceberg.catalog import (
         ACCEPTED_PROPERTY,
+        UNREAD_COUNTS_PROPERTY,
         UNREAD_PROPERTY,
         current_state,
         definition_of,
@@ -282,6 +283,7 @@ def _look(
     from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
+    from thermocline.rules.unread_counts import UnreadCounts
 
     name = entry["table"]
     try:
@@ -295,6 +297,9 @@ def _look(
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         entry["unread_fields"] = json.loads(loaded.properties.get(UNREAD_PROPERTY, "[]"))
+        entry["unread"] = UnreadCounts.of_json(
+            loaded.properties.get(UNREAD_COUNTS_PROPERTY, "")
+        ).to_document()
         state = current_state(loaded, name)
         entry["snapshot"] = snapshot_document(state)
         definition = definition_of(loaded, name)
@@ -380,9 +385,8 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     remarks += [
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
-    if names := entry["unread_fields"]:
-        shown = ", ".join(names[:UNREAD_SHOWN_MAX]) + (", ..." if len(names) > UNREAD_SHOWN_MAX else "")
-        remarks.append(f"fields that no column is read from: {shown}")
+    if entry["unread_fields"]:
+        remarks.append(shown_unread(entry))
     return "; ".join(remarks)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import DependencyMissing, ExitCode, all_errors
+from thermocline.text.typed import command
+from thermocline.text.unread import each_field
 
 if TYPE_CHECKING:
     from thermocline.kafka.facts import OpenTransaction
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 SOURCES_SHARE: Final = 0.6  # of it; the rest is for what is asked of each table then
 TABLES_MANY: Final = 10
+UNREAD_SHOWN_MAX: Final = 5
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60))
 TABLE_SECONDS: Final = 0.1  # for each beyond so many; it takes some 30 ms of the processor
 
@@ -141,3 +144,13 @@ def shown_headroom(entry: dict[str, Any]) -> str:
 
 def _places(places: Iterable[tuple[str, int]]) -> list[str]:
     return [f"{topic}/{partition}" for topic, partition in places]
+
+
+def shown_unread(entry: Mapping[str, Any]) -> str:
+    """The fields of a table's records that no column is read from, and what to do."""
+    names, counted = entry["unread_fields"], entry["unread"]
+    shown = each_field(counted["fields"], counted["others"], counted["values"], UNREAD_SHOWN_MAX)
+    if not counted["values"]:  # noted by an earlier release, which did not count
+        shown = iter(names[:UNREAD_SHOWN_MAX])
+    next_step = command(f"table alter {entry['table']}")
+    return f"no column is read from: {', '.join(shown)}  next: declare what you want, then {next_step}"

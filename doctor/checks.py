@@ -89,6 +89,7 @@ CHECKS: Final = (
         "Which fields of records is no column read from?",
         tables.undeclared,
         (*_CATALOG, "tables"),
+        seconds_max=_SAMPLE_SECONDS,
     ),
     Check(
         "layout",

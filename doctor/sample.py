@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.decode import decoder_for, key_table
+from thermocline.rules.decode.unread import Sampled, UnreadFields
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Sample:
     """What some of the newest records show.
 
     ``keys``: by the bytes of a key as the table has it, the first record of each spelling of it in each
-    partition. ``bad`` are reasons why records are bad, each with an example.
+    partition. ``bad`` are reasons why records are bad, each with an example; ``unread`` are fields that no
+    column is read from.
     """
 
     definition: LiveTable
@@ -52,6 +54,7 @@ class Sample:
     key_and_value_bytes: int = 0
     bad_records: int = 0
     bad: dict[str, Place] = field(default_factory=dict)
+    unread: Sampled = field(default_factory=Sampled)
     keys: dict[bytes, dict[tuple[bytes | None, str, int], Place]] = field(
         default_factory=lambda: defaultdict(dict)
     )
@@ -65,6 +68,7 @@ class Sample:
         """Notes the records of a chunk."""
         self.records += len(chunk.offsets)
         self.key_and_value_bytes += sum(len(part or b"") for part in (*chunk.keys, *chunk.values))
+        self.unread += UnreadFields(self.definition).of(chunk.values, len(chunk.values))
         decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
         self.bad_records += len(decoded.bad)
         for one in decoded.bad:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding, Outcome, of_error, well
+from thermocline.doctor.sample import sample_of
 from thermocline.doctor.spans import shown_ms
 from thermocline.errors import ThermoclineError
-from thermocline.iceberg.catalog import UNREAD_PROPERTY
+from thermocline.iceberg.catalog import UNREAD_COUNTS_PROPERTY
+from thermocline.rules.decode.unread import OTHER, Sampled
 from thermocline.rules.identity import check_log
+from thermocline.rules.unread_counts import UnreadCounts
+from thermocline.text.unread import declaring, each_field
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
@@ -19,7 +22,6 @@ __all__ = ["against_log", "layout", "layout_of", "undeclared", "undeclared_of"]
 
 DEBT_SECONDS_MAX: Final = 600.0
 """Of rewrites that are worth it, in a core's time: where maintenance keeps up, it owes less."""
-NAMES_SHOWN_MAX: Final = 10
 
 
 def against_log(examination: Examination) -> Sequence[Finding]:
@@ -39,25 +41,40 @@ def against_log(examination: Examination) -> Sequence[Finding]:
 
 
 def undeclared(examination: Examination) -> Sequence[Finding]:
-    """Fields of values that no column is read from, as ingest noted them."""
+    """Fields of values that no column is read from: in the newest records, else as ingest counted them."""
     found = []
     for name, table in examination.loaded.items():
-        names = json.loads(table.properties.get(UNREAD_PROPERTY, "[]"))
-        found.append(undeclared_of(name, names))
+        counts = UnreadCounts.of_json(table.properties.get(UNREAD_COUNTS_PROPERTY, ""))
+        found.append(undeclared_of(name, _newest(examination, name), counts))
     return found
 
 
-def undeclared_of(name: str, names: Sequence[str]) -> Finding:
+def _newest(examination: Examination, name: str) -> Sampled:
+    """What a sample of the newest records has; nothing where the log can't be read, which others say."""
+    if examination.log is None:
+        return Sampled()
+    try:
+        return sample_of(examination, name).unread
+    except ThermoclineError:
+        return Sampled()
+
+
+def undeclared_of(name: str, newest: Sampled, counts: UnreadCounts) -> Finding:
     """A new field of the producer's, or one that is misspelt in the columns."""
-    if not names:
-        return well("every field that was seen has its column", name)
-    more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
+    if newest.values:
+        fields = {field: count for field, count in newest.names.items() if field != OTHER}
+        others, values, whose = newest.names.get(OTHER, 0), newest.values, "the newest records"
+    else:
+        fields, others, values, whose = counts.names, counts.others, counts.values, "some of what ingest read"
+    if not fields:
+        seen = f"every field of {values:,} sampled values has its column ({whose})"
+        return well(seen if values else "no values were looked at: none are there, or none are JSON", name)
+    by_count = dict(sorted(fields.items(), key=lambda one: (-one[1], one[0])))
     return Finding(
         Outcome.WARNING,
-        f"fields that no column is read from: {', '.join(names[:NAMES_SHOWN_MAX])}{more}",
+        f"no column is read from: {', '.join(each_field(by_count, others, values))} ({whose})",
         "their values are in no row, also if a column is added later: only records from then on have them",
-        f"# declare those that you want in [tables.{name}.columns], with ingest stopped; then\n"
-        f"thermocline table alter {name}",
+        declaring(name),
         name,
     )
 

@@ -40,7 +40,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from thermocline.errors import CatalogUnreachable, TableMissing, first_line
 from thermocline.failpoints import failstep
-from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.catalog import QUARANTINE_SUFFIX, load_table, quarantine_identifier
 from thermocline.iceberg.files import deleted_on_error, new_file, open_input
 from thermocline.process.logs import fields
 from thermocline.rules.headers import HeadersUnreadable
@@ -85,7 +85,6 @@ KEEP_ATTEMPTS_MAX = 3
 READ_ROWS_MAX = 100
 # How the catalog and the store of the files say that they can't be asked, or give half of an answer.
 _AWAY = (SQLAlchemyError, RESTError, CommitFailedException, OSError, pa.ArrowException)
-_SUFFIX = "_quarantine"
 # What the columns beside key, value and headers are called.
 PLACE_COLUMNS = ("topic", "topic_id", "partition", "offset")
 
@@ -118,11 +117,6 @@ class SeenRecords:
 
     def __len__(self) -> int:
         return sum(len(offsets) for offsets in self._offsets.values())
-
-
-def quarantine_identifier(identifier: str) -> str:
-    """The companion table's name in the catalog."""
-    return f"{identifier}{_SUFFIX}"
 
 
 def create_quarantine(catalog: Catalog, identifier: str) -> None:
@@ -210,7 +204,7 @@ def renew(quarantine: Table) -> None:
     except (NoSuchTableError, NoSuchNamespaceError, ValueError) as error:  # or another one has its name
         *_, name = quarantine.name()
         identifier = ".".join(quarantine.name())
-        raise TableMissing(table=name.removesuffix(_SUFFIX), identifier=identifier) from error
+        raise TableMissing(table=name.removesuffix(QUARANTINE_SUFFIX), identifier=identifier) from error
     except _AWAY as error:
         raise CatalogUnreachable(uri=quarantine.location(), detail=first_line(error)) from error
 

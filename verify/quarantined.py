@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from thermocline.errors import first_line
-from thermocline.iceberg.catalog import find_table
+from thermocline.iceberg.catalog import find_table, quarantine_identifier
 from thermocline.iceberg.files import open_input
 from thermocline.iceberg.lineage import lineage
 from thermocline.verify.finding import Finding
@@ -46,7 +46,7 @@ def quarantine_findings(table: Table, links: Sequence[Link]) -> Iterator[Finding
     ]
     if not counted:
         return
-    identifier = f"{'.'.join(table.name())}_quarantine"
+    identifier = quarantine_identifier(".".join(table.name()))
     companion = find_table(table.catalog, identifier)
     if companion is None:
         facts = f"{name_of(counted[0][1])} counts quarantined records, and there is no table {identifier}"

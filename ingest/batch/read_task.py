@@ -80,6 +80,7 @@ class ReadReport(msgspec.Struct):
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
     parts: list[int] = msgspec.field(default_factory=list)
+    sampled_values: int = 0
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
@@ -210,7 +211,9 @@ def _decode(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    for name, count in unread.of(chunk.values).items():
+    sampled = unread.of(chunk.values)
+    report.sampled_values += sampled.values
+    for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count
     report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
     good = records_table(

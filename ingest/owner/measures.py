@@ -111,9 +111,16 @@ CARRIED_ROWS: Final = Counter(
 )
 UNREAD_FIELDS: Final = Counter(
     "thermocline_ingest_unread_fields",
-    "Values with a field that no column is read from, by the name of the field, in a sample: the first eight "
+    "Values with a field that no column is read from, by the name of the field, in a sample: eight "
     "values of each chunk that is read. Formats other than JSON are not looked at.",
     (*_TABLE, "field"),
+    registry=REGISTRY,
+)
+SAMPLED_VALUES: Final = Counter(
+    "thermocline_ingest_sampled_values",
+    "Values that were looked at for fields that no column is read from: the whole of which "
+    "thermocline_ingest_unread_fields_total counts a part.",
+    _TABLE,
     registry=REGISTRY,
 )
 MIRROR_FAILURES: Final = Counter(

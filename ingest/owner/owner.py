@@ -109,8 +109,8 @@ class Owner:
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the names that the table's properties have."""
-        self.unread = UnreadNames(self._name, self.table.properties)
+        """Begin with the fields that the table's properties have."""
+        self.unread = UnreadNames(self.definition, self.table.properties)
 
     @classmethod
     def open(
@@ -369,7 +369,7 @@ class Owner:
             ),  # safety: bad-digest-of-a-batch
             properties={
                 TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
-                **self.unread.met(result.reports),
+                **self.unread.met(result.reports, planned.at_ms),
             },
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
@@ -378,6 +378,7 @@ class Owner:
         if isinstance(outcome, Landed):
             failpoint("owner.landed")
             self.position = self.position.after(outcome, change)
+            self.unread.landed()
             self.on_commit()
             self.observers.landed(outcome, change)
             if self.drain_goal is not None and batch.end.at_least(self.drain_goal.ends):

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thermocline.errors import TableMissing
-from thermocline.iceberg.catalog import drop_from, find_table, open_catalog
+from thermocline.iceberg.catalog import drop_from, find_table, open_catalog, quarantine_identifier
 from thermocline.ingest.claim.ownership import Claim
 from thermocline.ingest.commit.purge import check_purge
 from thermocline.ingest.commit.purge import purge as purge_files
-from thermocline.ingest.quarantine import quarantine_identifier
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -11,7 +10,8 @@ from thermocline.errors import ThermoclineError
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.unread import UnreadFields
+from thermocline.rules.decode.unread import OTHER, Sampled, UnreadFields
+from thermocline.text.unread import each_field
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
@@ -26,20 +26,23 @@ RECORDS_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a few records came to: why some are bad, with an example each, and names of unread fields."""
+    """What a few records came to: why some are bad, with an example each, and unread fields."""
 
     records: int
     bad: int
     reasons: tuple[str, ...]
-    unread: tuple[str, ...]
+    unread: Sampled
 
     def warnings(self) -> Iterator[str]:
         """A sentence for each thing that a person should look at before ingest runs."""
         if self.bad:
             yield f"{self.bad} of the {self.records} newest records that were looked at would be bad:"
             yield from (f"  {reason}" for reason in self.reasons)
-        if self.unread:
-            yield f"fields that no column is read from: {', '.join(self.unread)}"
+        if self.unread.names:
+            names = {name: count for name, count in self.unread.names.items() if name != OTHER}
+            others = self.unread.names.get(OTHER, 0)
+            shown = each_field(names, others, self.unread.values)
+            yield f"no column is read from: {', '.join(shown)}"
 
 
 def warnings_of(settings: Settings, definition: LiveTable) -> list[str]:
@@ -59,16 +62,16 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         for topic, partition, end in ends.items()
         if end > starts.get((topic, partition))
     ][:PARTITIONS_MAX]
-    decoder, unread = decoder_for(definition, settings.registry.client()), UnreadFields(definition)
+    decoder, fields = decoder_for(definition, settings.registry.client()), UnreadFields(definition)
     records = bad = 0
     examples: dict[str, str] = {}
-    names: Counter[str] = Counter()
+    unread = Sampled()
     for chunk in read_ranges(settings.kafka.client_config(), ranges, definition.name):
         decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
         records += len(chunk.offsets)
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        names.update(unread.of(chunk.values))
+        unread += fields.of(chunk.values, RECORDS_MAX)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
-    return Sample(records, bad, reasons, tuple(names))
+    return Sample(records, bad, reasons, unread)

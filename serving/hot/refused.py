@@ -48,7 +48,8 @@ _OFFSET_MAX: Final = (1 << 64) - 1
 class Refused(msgspec.Struct, frozen=True):
     """A record that the table's definition refuses. ``stage`` is where: key, decode or contract.
 
-    ``key`` has the key columns by name; None if they could not be read.
+    ``key`` has the key columns by name; None if they could not be read. ``timestamp_ms`` is the record's own
+    time; None where an earlier release stored it.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class Refused(msgspec.Struct, frozen=True):
     stage: str
     reason: str
     key: dict[str, Any] | None = None
+    timestamp_ms: int | None = None
 
 
 class Unlisted(msgspec.Struct, frozen=True):
@@ -104,6 +106,7 @@ class _Stored(msgspec.Struct, array_like=True):
     stage: str
     reason: str
     key: bytes = b""
+    timestamp_ms: int | None = None
 
 
 def stored_refused(
@@ -113,7 +116,12 @@ def stored_refused(
     start = REFUSED + PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
     for bad in decoded.bad[:room]:
         key = b"" if bad.key is None else encode_one(definition, bad.key)
-        stored = _Stored(bad.stage.value, bad.reason[:REASON_CHARACTERS_MAX], key[:KEY_BYTES_MAX])
+        stored = _Stored(
+            bad.stage.value,
+            bad.reason[:REASON_CHARACTERS_MAX],
+            key[:KEY_BYTES_MAX],
+            chunk.timestamps_ms[bad.index],
+        )
         yield start + _counted_down(chunk.offsets[bad.index]), _encode(stored)
 
 
@@ -151,8 +159,7 @@ def refused_among(
         for scanned, (key, value) in enumerate(of_partition, start=1):
             offset, stored = _OFFSET_MAX - _OFFSET.unpack_from(key, len(start))[0], _decode(value)
             if asked.wants((topic, partition), offset, stored.key):
-                shown = _shown_key(definition, stored.key)
-                listed.append(Refused(topic, partition, offset, stored.stage, stored.reason, shown))
+                listed.append(_shown(definition, topic, partition, offset, stored))
                 taken += 1
             if taken == count_max_each:
                 break
@@ -179,6 +186,11 @@ def _unlisted_of(
             (offset_first,), (offset_last,) = _OFFSET.unpack(key[-_OFFSET.size :]), _OFFSET.unpack(value)
             if offset_last >= since:
                 yield Unlisted(topic, partition, max(offset_first, since), min(offset_last, before - 1))
+
+
+def _shown(definition: LiveTable, topic: str, partition: int, offset: int, stored: _Stored) -> Refused:
+    key = _shown_key(definition, stored.key)
+    return Refused(topic, partition, offset, stored.stage, stored.reason, key, stored.timestamp_ms)
 
 
 def _shown_key(definition: LiveTable, key: bytes) -> dict[str, Any] | None:

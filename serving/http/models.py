@@ -149,6 +149,9 @@ class RefusedRecord(BaseModel):
     key: Annotated[
         dict[str, Any] | None, Field(description="Its key columns; null if they could not be read.")
     ] = None
+    timestamp_ms: Annotated[
+        int | None, Field(description="The record's own time; null if an earlier release noted it.")
+    ] = None
 
 
 class UnlistedRange(BaseModel):

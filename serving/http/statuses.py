@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from thermocline.errors import UnknownTable
 from thermocline.serving.read.caller import Action
+from thermocline.serving.status.bad_records import without_reasons
 
 if TYPE_CHECKING:
     from thermocline.serving.http.worker import Worker
@@ -40,6 +41,9 @@ async def server_status(worker: Worker, caller: Caller, name: str | None = None)
         if not shown:  # safety: status-of-a-table-granted
             raise UnknownTable(table=name, known=known)
     # Disk, clients file and audit log are everybody's.
-    if not operates_all(worker, caller):
-        return await worker.statuses.of(shown, {}, (), name is not None)
-    return await worker.statuses.of(shown, worker.disk_room(), worker.guard.all_problems(), name is not None)
+    is_all = operates_all(worker, caller)
+    disk, problems = (worker.disk_room(), worker.guard.all_problems()) if is_all else ({}, ())
+    status = await worker.statuses.of(shown, disk, problems, name is not None)
+    if name is None or caller.reads_all(name):  # safety: bad-reasons-to-readers
+        return status
+    return without_reasons(status)

@@ -122,6 +122,11 @@ class Caller:
         """Whether they see every row and column of a table."""
         return self.grant(table).part == WHOLE
 
+    def reads_all(self, table: str) -> bool:
+        """Whether they may look up or extract every row and column of a table."""
+        may_read = self.may(Action.LOOKUP, table) or self.may(Action.EXTRACT, table)
+        return may_read and self.sees_all(table)  # safety: caller-reads-all
+
     def may_see(self, table: str, owner: str, part: Part) -> bool:
         """Whether a job of that caller, who saw that part, is theirs; an operator of the table sees all."""
         mine = self.grant(table)

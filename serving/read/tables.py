@@ -341,7 +341,7 @@ class ServedTable:
 
     def close(self) -> None:
         """Lets go of the lease and of the files."""
-        self.reader.close()
+        self._reader.close()
         if self._lease is not None:
             self._lease.release()
 

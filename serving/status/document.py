@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
+    "BadGroupStatus",
+    "BadRecordsStatus",
     "BucketStatus",
     "ColumnStatus",
     "CommitBar",
@@ -28,6 +30,7 @@ __all__ = [
     "SnapshotStatus",
     "StandbyStatus",
     "TableStatus",
+    "UnreadStatus",
     "UpkeepStatus",
     "VersionStatus",
     "ViewStatus",
@@ -252,6 +255,18 @@ class VersionStatus(_Part):
     changes: tuple[str, ...] = ()
 
 
+class UnreadStatus(_Part):
+    """Fields that no column is read from, in a sample of the values that ingest read; of JSON alone."""
+
+    since_ms: Annotated[int | None, Field(description="Since when values are counted; two days at most.")]
+    values: Annotated[int, Field(description="How many values were looked at.")]
+    fields: Annotated[
+        dict[str, int],
+        Field(description="By name, in how many of these values a field is. Some names, the frequent first."),
+    ]
+    others: Annotated[int, Field(description="How often fields of further names were met.")]
+
+
 class DefinitionStatus(_Part):
     """What the table is."""
 
@@ -264,6 +279,50 @@ class DefinitionStatus(_Part):
     versions: tuple[VersionStatus, ...] = ()
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
+    unread: Annotated[
+        UnreadStatus | None, Field(description="Null until ingest of this release has sampled values.")
+    ] = None
+
+
+class BadGroupStatus(_Part):
+    """Records that are bad in the same way. ``first_ms`` and ``last_ms`` are times of the records."""
+
+    where: Annotated[
+        Literal["quarantine", "refused"],
+        Field(description="Whether they are in quarantine, or newer than the last commit."),
+    ]
+    stage: str
+    code: Annotated[str, Field(description="What is wrong, without anything that the records have.")]
+    means: Annotated[str, Field(description="The same in words.")]
+    column: str | None = None
+    records: int
+    first_ms: int | None = None
+    last_ms: int | None = None
+    example: Annotated[str, Field(description="Where the newest stands: TOPIC/PARTITION@OFFSET.")]
+    reason: Annotated[
+        str | None,
+        Field(
+            description="Its own reason, which may quote it; null for a caller who may neither look up nor "
+            "extract the whole table."
+        ),
+    ] = None
+
+
+class BadRecordsStatus(_Part):
+    """The newest bad records, in groups; in the order of the newest of each.
+
+    ``looked_at`` of those in quarantine are in the groups, up to a bound; ``is_all`` says whether there are
+    no others. ``refused_more`` says that more are refused than are in the groups. ``as_of_ms`` is null until
+    the quarantine has been looked at, and ``problem`` is why it could not be.
+    """
+
+    groups: tuple[BadGroupStatus, ...] = ()
+    more_groups: int = 0
+    looked_at: int = 0
+    is_all: bool = True
+    refused_more: bool = False
+    as_of_ms: int | None = None
+    problem: str = ""
 
 
 class Details(_Part):
@@ -279,6 +338,7 @@ class Details(_Part):
     leases: tuple[LeaseStatus, ...] = ()
     refs: tuple[RefStatus, ...] = ()
     snapshots: int | None = None
+    bad_records: BadRecordsStatus = BadRecordsStatus()
     definition: DefinitionStatus
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline import __version__
 from thermocline.errors import ThermoclineError
 from thermocline.serving.hot.file_version import file_version
+from thermocline.serving.status.bad_records import KeptBadFacts, bad_records_of
 from thermocline.serving.status.debt import buckets_in, debt_of
 from thermocline.serving.status.document import (
     BucketStatus,
@@ -30,6 +31,7 @@ from thermocline.serving.status.document import (
     SnapshotStatus,
     StandbyStatus,
     TableStatus,
+    UnreadStatus,
     UpkeepStatus,
     VersionStatus,
 )
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.serving.cold.index import ColdIndex
+    from thermocline.serving.hot.refused import Refused
     from thermocline.serving.read.tables import ServedTable
+    from thermocline.serving.status.document import BadRecordsStatus
 
 __all__ = ["StatusRoom"]
 
@@ -61,6 +65,7 @@ class StatusRoom:
         self._clock = clock
         self._facts: dict[str, tuple[object, TableFacts | None]] = {}
         self._buckets: dict[str, tuple[ColdIndex, tuple[BucketStatus, ...]]] = {}
+        self._bad_facts = KeptBadFacts()
         self._touched: dict[tuple[str, str], float] = {}
 
     async def of(
@@ -101,15 +106,18 @@ class StatusRoom:
         partitions = _partitions_of(said.get("read_point"), tailer)
         ingest = self._ingest_of(tailer, facts, partitions if ready else None)
         owner = _owner_of(facts)
-        records = self._records_of(table, tailer, facts, is_detailed)
+        refused, has_more = _refused_of(table, tailer, is_detailed)
+        records = self._records_of(facts, len(refused), has_more)
         debt = debt_of(buckets, facts.rewrites if facts is not None else ()) if index is not None else None
         findings = findings_of(
             table.name, said.get("problem", ""), tailer, freshness, ingest, owner, records, debt
         )
         more: dict[str, Any] = {}
         if is_detailed:
+            kept = self._bad_facts.of(table.name, table.folder)
+            bad = bad_records_of(kept, refused, has_more, table.definition)
             now_ms = self._clock.now_ms()
-            more["details"] = _details_of(table.definition, facts, partitions, buckets, now_ms)
+            more["details"] = _details_of(table.definition, facts, partitions, buckets, bad, now_ms)
         if "snapshot" in said:
             more["snapshot"] = SnapshotStatus.model_validate(said.pop("snapshot"))
         return TableStatus(
@@ -180,16 +188,9 @@ class StatusRoom:
             next_commit_ms=next_ms,
         )
 
-    def _records_of(
-        self, table: ServedTable, tailer: Mapping[str, Any], facts: TableFacts | None, is_detailed: bool
-    ) -> RecordsStatus:
+    def _records_of(self, facts: TableFacts | None, refused: int, has_more: bool) -> RecordsStatus:
         day_ms = self._clock.now_ms() - BARS_MAX * BAR_MS
         bars = [bar for bar in facts.bars if bar.begins_ms > day_ms] if facts is not None else []
-        refused, has_more = 0, False
-        if is_detailed or any(tailer.get("bad", {}).values()):
-            with suppress(ThermoclineError):
-                found, has_more = table.reader.refused_since(table.reader.look(()).read_point, REFUSED_MAX)
-                refused = len(found.listed)
         return RecordsStatus(
             quarantined=facts.totals.get("quarantined") if facts is not None else None,
             quarantined_of_day=sum(bar.quarantined for bar in bars),
@@ -197,6 +198,17 @@ class StatusRoom:
             refused=refused,
             refused_more=has_more,
         )
+
+
+def _refused_of(
+    table: ServedTable, tailer: Mapping[str, Any], is_detailed: bool
+) -> tuple[Sequence[Refused], bool]:
+    """The refused records since the seam, up to a bound, and whether there are more."""
+    if is_detailed or any(tailer.get("bad", {}).values()):
+        with suppress(ThermoclineError):
+            found, has_more = table.reader.refused_since(table.reader.look(()).read_point, REFUSED_MAX)
+            return found.listed, has_more
+    return (), False
 
 
 def _index_of(table: ServedTable) -> ColdIndex | None:
@@ -235,6 +247,7 @@ def _details_of(
     facts: TableFacts | None,
     partitions: tuple[PartitionStatus, ...],
     buckets: tuple[BucketStatus, ...],
+    bad_records: BadRecordsStatus,
     now_ms: int,
 ) -> Details:
     upkeep = UpkeepStatus()
@@ -266,6 +279,7 @@ def _details_of(
         partitions=partitions,
         buckets=buckets,
         upkeep=upkeep,
+        bad_records=bad_records,
         definition=_definition_of(definition, facts),
     )
 
@@ -287,6 +301,7 @@ def _definition_of(definition: LiveTable, facts: TableFacts | None) -> Definitio
             "versions": tuple(_as(VersionStatus, one) for one in facts.versions),
             "accepted": facts.accepted,
             "unread_fields": facts.unread_fields,
+            "unread": None if facts.unread is None else _as(UnreadStatus, facts.unread),
         }
     return DefinitionStatus(
         **more,

@@ -18,6 +18,7 @@ from thermocline.iceberg.alterations import alterations_of
 from thermocline.iceberg.catalog import (
     ACCEPTED_PROPERTY,
     SUMMARY_BEGAN,
+    UNREAD_COUNTS_PROPERTY,
     UNREAD_PROPERTY,
     ancestors,
 )
@@ -28,6 +29,7 @@ from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.orphan_note import read_sightings
 from thermocline.iceberg.view_notes import read_view_notes
 from thermocline.process.logs import fields
+from thermocline.rules.unread_counts import UnreadCounts
 from thermocline.serving.store.layout import TABLE_FACTS, WANTED, WANTED_CLOSELY
 from thermocline.serving.tail.table_facts import (
     BAR_MS,
@@ -40,6 +42,7 @@ from thermocline.serving.tail.table_facts import (
     RewriteFact,
     StandbyFact,
     TableFacts,
+    UnreadFact,
     VersionFact,
     ViewFact,
     read_facts,
@@ -167,6 +170,7 @@ def taken_over(facts: TableFacts, table: Table) -> TableFacts:
         versions=with_changes(with_versions(facts.versions, new), table.properties),
         accepted=tuple(json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_MAX:]),
         unread_fields=tuple(json.loads(table.properties.get(UNREAD_PROPERTY, "[]"))),
+        unread=_unread_of(table),
     )
 
 
@@ -271,6 +275,11 @@ def _seconds_of(link: Link) -> float | None:
 def _number(link: Link, name: str) -> int | None:
     text = link.summary.get(name, "")
     return int(text) if text.isdecimal() else None
+
+
+def _unread_of(table: Table) -> UnreadFact | None:
+    counts = UnreadCounts.of_json(table.properties.get(UNREAD_COUNTS_PROPERTY, ""))
+    return UnreadFact(**counts.to_document()) if counts.values else None
 
 
 def _owner_of(table: Table, now_ms: int) -> OwnerFact | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from thermocline.iceberg.catalog import quarantine_identifier
 from thermocline.process.clock import SystemClock
 from thermocline.serving.cold.folder import ColdPublisher
 from thermocline.serving.store.layout import COLD
+from thermocline.serving.tail.bad_keeper import BadKeeper
 from thermocline.serving.tail.facts_keeper import FactsKeeper
 from thermocline.serving.tail.follower import CatalogTable, Follower
 from thermocline.serving.tail.source import KafkaSource
@@ -15,6 +17,8 @@ from thermocline.serving.tail.tailer import ROUND_SECONDS, Tailer
 
 if TYPE_CHECKING:
     import threading
+
+    from pyiceberg.table import Table
 
     from thermocline.kafka.shared_tail import SharedConsumer
     from thermocline.settings import Settings
@@ -39,12 +43,21 @@ def run_tailer(
     """
     folder = settings.serving.state_dir / table_name
     clock = SystemClock()
+    identifier = settings.table(table_name).identifier
+    companion = CatalogTable(settings.catalog, table_name, quarantine_identifier(identifier))
+    facts = FactsKeeper(folder, settings.table(table_name).commit_interval_seconds, clock)
+    bad = BadKeeper(folder, companion, clock)
+
+    def note(table: Table) -> None:
+        facts.look(table)
+        bad.look(table)
+
     follower = Follower(
         table_name,
-        CatalogTable(settings.catalog, table_name, settings.table(table_name).identifier),
+        CatalogTable(settings.catalog, table_name, identifier),
         ColdPublisher(folder / COLD),
         tables,
-        FactsKeeper(folder, settings.table(table_name).commit_interval_seconds, clock).look,
+        note,
     )
     source = KafkaSource(settings.kafka, table_name, clock, shared)
     registry = settings.registry.client()

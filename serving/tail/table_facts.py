@@ -25,6 +25,7 @@ __all__ = [
     "RewriteFact",
     "StandbyFact",
     "TableFacts",
+    "UnreadFact",
     "VersionFact",
     "ViewFact",
     "read_facts",
@@ -132,6 +133,15 @@ class LeaseFact(msgspec.Struct, frozen=True):
     snapshots: dict[str, int]
 
 
+class UnreadFact(msgspec.Struct, frozen=True):
+    """Fields that no column is read from; see `thermocline.rules.unread_counts.UnreadCounts`."""
+
+    since_ms: int | None
+    values: int
+    fields: dict[str, int]
+    others: int
+
+
 class TableFacts(msgspec.Struct, frozen=True):
     """All of it. ``counted_to`` is the sequence number of the newest snapshot that is in the bars.
 
@@ -158,6 +168,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     versions: tuple[VersionFact, ...] = ()
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
+    unread: UnreadFact | None = None
     owner: OwnerFact | None = None
     owner_at_ms: int | None = None
     standby: StandbyFact | None = None

@@ -15,6 +15,8 @@ from thermocline.doctor.machine import Memory, cores_of, memory_of, open_files_o
 from thermocline.doctor.spans import shown_ms
 from thermocline.doctor.tables import layout_of, undeclared_of
 from thermocline.doctor.versions import java_of, packages_of, trino_of
+from thermocline.rules.decode.unread import Sampled
+from thermocline.rules.unread_counts import Period, UnreadCounts
 from thermocline.serving.hot.tier import DISK_FREE_BYTES_MIN
 from thermocline.settings import CatalogSettings, IngestSettings, KafkaSettings, ServingSettings, Settings
 
@@ -154,12 +156,26 @@ def test_an_older_trino_than_views_were_tested_on_is_named() -> None:
     assert outcomes == [Outcome.WARNING, Outcome.WELL, Outcome.WELL, Outcome.WELL]
 
 
-def test_undeclared_fields_and_a_layout_that_needs_work_are_warnings() -> None:
-    assert undeclared_of("t", []).outcome is Outcome.WELL
-    fields = undeclared_of("t", [f"f{number}" for number in range(12)])
+def test_undeclared_fields_are_counted_in_the_newest_records() -> None:
+    names = {f"f{number:02}": 13 - number for number in range(12)}
+    fields = undeclared_of("t", Sampled(400, {**names, "(other)": 3}), UnreadCounts())
     assert fields.outcome is Outcome.WARNING
-    assert fields.looked_at.endswith("f9 and 2 more")
+    assert fields.looked_at.startswith(
+        'no column is read from: field "f00" in 13 of 400 sampled values, field'
+    )
+    assert fields.looked_at.endswith("2 more fields, other fields, 3 times (the newest records)")
     assert fields.fix.endswith("thermocline table alter t")
+    assert undeclared_of("t", Sampled(400), UnreadCounts()).outcome is Outcome.WELL
+
+
+def test_undeclared_fields_are_as_ingest_counted_them_where_no_record_can_be_read() -> None:
+    counts = UnreadCounts(1, Period(1, 50, {"plan": 2}), Period())
+    said = 'no column is read from: field "plan" in 2 of 50 sampled values (some of what ingest read)'
+    assert undeclared_of("t", Sampled(), counts).looked_at == said
+    assert undeclared_of("t", Sampled(), UnreadCounts()).looked_at.startswith("no values were looked at")
+
+
+def test_a_layout_that_needs_work_is_a_warning() -> None:
     assert layout_of("t", "s", 3, 600.0).outcome is Outcome.WELL
     assert layout_of("t", "s", 3, 601.0).fix.endswith("thermocline maintain run t")
 

@@ -50,12 +50,18 @@ SEAM_PROPERTY = "thermocline.seam"
 BATCH_PROPERTY = "thermocline.batch-id"
 ACCEPTED_PROPERTY = "thermocline.accepted"
 UNREAD_PROPERTY = "thermocline.unread-fields"  # JSON: names of fields of values that no column is read from
+UNREAD_COUNTS_PROPERTY = (
+    "thermocline.unread-counts"  # JSON: in how many of the sampled values; `UnreadCounts`
+)
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 
 # Of `ACCEPTED_PROPERTY`, which is copied into each metadata file; beyond, the oldest entries are dropped.
 # One of a topic with a thousand partitions takes some 60 kB.
 ACCEPTED_ENTRIES_MAX = 100
 ACCEPTED_BYTES_MAX = 256 << 10
+
+QUARANTINE_SUFFIX = "_quarantine"
+"""Of a companion table's name in the catalog."""
 
 # Snapshot summary fields.
 SUMMARY_SEAM = "thermocline.seam"
@@ -86,6 +92,11 @@ ROLLED_BACK = "the table was rolled back to it after more had been committed"
 # What the catalogs of PyIceberg raise where they can't be asked.
 _CATALOG_ERRORS = (SQLAlchemyError, OSError, RESTError)
 _FIRST_TABLE = "`thermocline table create NAME` makes it with the first table"
+
+
+def quarantine_identifier(identifier: str) -> str:
+    """The name of a table's companion table in the catalog, which holds its bad records."""
+    return f"{identifier}{QUARANTINE_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,15 +58,27 @@ async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False)
     return _answer(worker, caller, "Tables", main, is_part)
 
 
+@pages.get("/tables/{table:path}/bad-records")
+async def bad_records_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+    """The bad records of one of them."""
+    return await _of_table(worker, caller, "bad_records.html", table, f"{table}: bad records", is_part)
+
+
 @pages.get("/tables/{table:path}")
 async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
     """One of them."""
+    return await _of_table(worker, caller, "table.html", table, table, is_part)
+
+
+async def _of_table(
+    worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
+) -> Response:
     try:
-        main = await _shared(worker, caller, "table.html", table)
+        main = await _shared(worker, caller, template, table)
     except UnknownTable:
         main = render.part("unknown.html", name=table)
         return _answer(worker, caller, "No such table", main, is_part, status=404)
-    return _answer(worker, caller, table, main, is_part)
+    return _answer(worker, caller, title, main, is_part)
 
 
 @assets.get(SIGN_IN)
@@ -116,16 +128,17 @@ async def asset(name: str) -> Response:
 async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
+    reads_all = name is not None and caller.reads_all(name)
 
     async def make() -> Markup:
         status = await server_status(worker, caller, name)
         values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
         if name is not None:
-            values |= {"name": name, "table": status.tables[name]}
+            values |= {"name": name, "table": status.tables[name], "shows_reasons": reads_all}
         return await asyncio.to_thread(render.part, template, **values)
 
-    # safety: pages-shared-by-grants
-    key = template, name, shown, operates_all(worker, caller)
+    # safety: pages-shared-by-grants, pages-shared-by-readers
+    key = template, name, shown, operates_all(worker, caller), reads_all
     return await worker.pages.get(key, max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), make)
 
 

@@ -17,12 +17,19 @@ from tests.serving.http.site_server import HOSTILE, OWNER, STANDBY, Site, keep_f
 from thermocline.errors import Unauthenticated
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
-from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant
+from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
 from thermocline.serving.status.document import ServerStatus
+from thermocline.serving.tail.bad_facts import BadFacts, BadGroup
+from thermocline.serving.tail.table_facts import UnreadFact
 
 OPERATOR = Caller("ops", {"orders": Grant(frozenset({Action.ADMIN}))}, key="0123456789ab")
+BOTH = frozenset({Action.ADMIN, Action.EXTRACT})
+ANALYST = Caller("analyst", {"orders": Grant(BOTH)}, key="1123456789ab")
+OF_APP_7 = Caller("app-7", {"orders": Grant(BOTH, Part(scope=(("app_id", "7"),)))}, key="2123456789ab")
+OF_VALUES = Caller("values", {"orders": Grant(BOTH, Part(columns=("value",)))}, key="3123456789ab")
 READER = Caller("reader", {"orders": Grant(frozenset({Action.LOOKUP}))}, key="ba9876543210")
 KEYS = {"Bearer of-ops": OPERATOR, "Bearer of-reader": READER, "Bearer of-all": replace(EVERYONE, key="1")}
+KEYS |= {"Bearer of-analyst": ANALYST, "Bearer of-app-7": OF_APP_7, "Bearer of-values": OF_VALUES}
 HERE = {"Sec-Fetch-Site": "same-origin"}
 
 
@@ -42,7 +49,7 @@ def site(
     stopped = msgspec.structs.replace(
         OWNER, ended="2026-01-01T00:00:00+00:00", stopped_by="offsets-gone", stopped_because=HOSTILE
     )
-    site.add("payments", owner=stopped, unread_fields=(HOSTILE,))
+    site.add("payments", owner=stopped, unread=UnreadFact(1_000, 1_480, {HOSTILE: 12}, 3))
     stop = threading.Event()
     thread = keep_fresh(list(site.worlds.values()), stop)
     with client_of(site.app(Guard(admit)), base_url="https://testserver", follow_redirects=False) as client:
@@ -74,6 +81,97 @@ def test_what_others_named_is_shown_as_text(site: SimpleNamespace) -> None:
         page = site.get(path).text
         assert HOSTILE not in page
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_the_page_counts_fields_that_no_column_is_read_from(site: SimpleNamespace) -> None:
+    page = site.get("/tables/payments").text
+    assert "Of 1,480 values that ingest sampled since 1970-01-01 00:00:01 UTC" in page
+    assert "</code> in 12 of 1,480 sampled values" in page
+    assert "other fields, 3 times" in page
+    assert "<code>thermocline table alter payments</code>" in page
+    status = site.get("/status?table=payments").json()["tables"]["payments"]
+    unread = status["details"]["definition"]["unread"]
+    assert unread == {"since_ms": 1_000, "values": 1_480, "fields": {HOSTILE: 12}, "others": 3}
+
+
+def bad_records_are_kept(site: SimpleNamespace) -> None:
+    """Five records of two kinds in quarantine, whose reasons quote them, and one that is refused."""
+    world = site.site.worlds["orders"]
+    minute = 60_000
+    kept = BadFacts(
+        as_of_ms=10 * minute,
+        groups=(
+            BadGroup("decode", "not-json", None, 4, minute, 3 * minute, "orders/1@40", f"begins {HOSTILE}"),
+            BadGroup(
+                "contract", "wrong-type", "value", 1, minute, minute, "orders/0@7", "value: Expected zuleika"
+            ),
+        ),
+        looked_at=5,
+        is_all=False,
+    )
+    (world.folder / "bad.json").write_bytes(msgspec.json.encode(kept))
+    world.logs[0].append((b"no json: my password", b"{}", world.clock.now_ms()))
+    world.tail()
+
+
+def test_bad_records_are_shown_by_what_is_wrong_with_them(site: SimpleNamespace) -> None:
+    bad_records_are_kept(site)
+    assert '<a href="/tables/orders/bad-records">Bad records</a>' in site.get("/tables/orders").text
+    page = site.get("/tables/orders/bad-records").text
+    assert "key or value is not one JSON object<small>decode, not-json</small>" in page
+    assert 'title="1970-01-01 00:01:00 UTC"' in page
+    assert 'title="1970-01-01 00:03:00 UTC"' in page
+    assert "<code>orders/1@40</code>" in page
+    assert "<code>thermocline quarantine show orders orders/1@40</code>" in page
+    assert "<code>thermocline refused orders</code>" in page
+    assert "the newest: older ones are not read" in page
+    status = site.get("/status?table=orders").json()["tables"]["orders"]["details"]["bad_records"]
+    refused, not_json, wrong_type = status["groups"]
+    assert refused["where"] == "refused"
+    assert (refused["stage"], refused["code"], refused["records"]) == ("key", "not-json", 1)
+    assert refused["first_ms"] == refused["last_ms"] is not None
+    assert f"<code>thermocline try orders --from {refused['example']}</code>" in page
+    assert (not_json["where"], not_json["records"], not_json["reason"]) == (
+        "quarantine",
+        4,
+        f"begins {HOSTILE}",
+    )
+    assert (wrong_type["column"], wrong_type["example"]) == ("value", "orders/0@7")
+    assert (status["looked_at"], status["is_all"], status["as_of_ms"]) == (5, False, 600_000)
+
+
+@pytest.mark.parametrize("key", ["of-ops", "of-app-7", "of-values"])
+def test_what_records_have_is_shown_to_nobody_who_may_not_read_all_of_them(
+    site: SimpleNamespace, key: str
+) -> None:
+    """Method: whoever may read all of them has looked before, and looks again."""
+    bad_records_are_kept(site)
+    for _ in range(2):
+        whole = site.get("/tables/orders/bad-records", "of-analyst").text
+        assert "value: Expected zuleika" in whole
+        assert "no json" in whole
+        page = site.get("/tables/orders/bad-records", key).text
+        assert "key or value is not one JSON object" in page
+        assert "are shown to clients that may look up or extract the whole table" in page
+        for shown in (page, site.get("/status?table=orders", key).text, site.get("/tables/orders", key).text):
+            assert "zuleika" not in shown
+            assert "no json" not in shown
+            assert "&lt;script" not in shown
+            assert HOSTILE not in shown
+
+
+def test_bad_records_of_a_table_that_is_not_theirs_are_none_that_there_are(site: SimpleNamespace) -> None:
+    hidden = site.get("/tables/payments/bad-records", "of-ops")
+    missing = site.get("/tables/nowhere/bad-records", "of-ops")
+    assert hidden.status_code == missing.status_code == 404
+    assert hidden.text.replace("payments", "nowhere") == missing.text
+    assert site.get("/tables/orders/bad-records", "of-reader").status_code == 404
+
+
+def test_before_the_quarantine_was_looked_at_nothing_is_said_of_it(site: SimpleNamespace) -> None:
+    page = site.get("/tables/orders/bad-records").text
+    assert "being asked for" in page
+    assert (site.site.worlds["orders"].folder / "wanted-closely").exists()
 
 
 def test_an_operator_of_one_table_is_shown_that_alone(site: SimpleNamespace) -> None:

@@ -140,6 +140,7 @@ def test_every_page_can_be_read(
     url, _ = site
     pages = {"tables": "/", "orders": "/tables/orders", "stopped": "/tables/payments"}
     pages |= {"empty": "/tables/empty", "broken": "/tables/shipments"}
+    pages |= {"bad-records": "/tables/orders/bad-records", "none-bad": "/tables/empty/bad-records"}
     pages |= {"unknown": "/tables/none", "sign-in": "/sign-in"}
     for name, path in pages.items():
         shown(browser, url + path, size, scheme)

@@ -21,9 +21,17 @@ from thermocline.iceberg.holder import Holder, path_of
 from thermocline.iceberg.leases import READERS, lease_path, write_lease
 from thermocline.iceberg.view_notes import ViewNote, ViewNotes, write_view_notes
 from thermocline.ingest.claim.standing_by import StandbyTrace
+from thermocline.rules.unread_counts import Period, UnreadCounts
 from thermocline.serving.tail.facts_keeper import FactsKeeper, with_changes, with_commits
 from thermocline.serving.tail.recent_ages import RecentAges
-from thermocline.serving.tail.table_facts import Bar, TableFacts, VersionFact, ViewFact, read_facts
+from thermocline.serving.tail.table_facts import (
+    Bar,
+    TableFacts,
+    UnreadFact,
+    VersionFact,
+    ViewFact,
+    read_facts,
+)
 
 
 @pytest.fixture
@@ -49,6 +57,25 @@ def commit(table: Any, began_ms_before: int, read: int, quarantined: int) -> Non
     }
     began = {catalogs.SUMMARY_BEGAN: str(table.current_snapshot().timestamp_ms - began_ms_before)}
     table.append(row, snapshot_properties=own | counts | began)
+
+
+def test_fields_that_no_column_is_read_from_are_taken_over_with_their_counts(
+    tmp_path: Path, table: Any
+) -> None:
+    keeper = kept(tmp_path, ManualClock())
+    keeper.look(table)
+    before = read_facts(tmp_path / "state")
+    assert before is not None
+    assert before.unread is None
+    counts = UnreadCounts(
+        1, Period(5_000, 40, {"plan": 3, "(other)": 7}), Period(1_000, 60, {"plan": 1, "x": 9})
+    )
+    with table.transaction() as transaction:
+        transaction.set_properties({catalogs.UNREAD_COUNTS_PROPERTY: counts.to_json()})
+    keeper.look(table)
+    after = read_facts(tmp_path / "state")
+    assert after is not None
+    assert after.unread == UnreadFact(since_ms=1_000, values=100, fields={"x": 9, "plan": 4}, others=7)
 
 
 def test_a_commit_is_counted_once_however_often_it_is_looked_at(tmp_path: Path, table: Any) -> None:

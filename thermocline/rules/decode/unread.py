@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -12,7 +13,7 @@ from thermocline.rules.decode.connect import are_in_values, unwrapped
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.definition import JSON_FORMATS, LiveTable
 
-__all__ = ["NAMES_MAX", "OTHER", "SAMPLE_VALUES", "UnreadFields", "bounded"]
+__all__ = ["NAMES_MAX", "OTHER", "SAMPLE_VALUES", "Sampled", "UnreadFields", "bounded"]
 
 SAMPLE_VALUES: Final = 8
 """Of a chunk: each is parsed once more, which takes about as long as a hundredth of decoding the chunk."""
@@ -23,6 +24,25 @@ _ROWS: Final = {"debezium": "after", "maxwell": "data"}
 """By envelope: where an event has its row."""
 
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How many values were looked at, and by name in how many of them a field is that no column is read from.
+
+    Deletes, and values that are no JSON object, are not among them. The last name may be `OTHER`.
+    """
+
+    values: int = 0
+    names: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: Sampled) -> Sampled:
+        """Both together, with names up to the bound."""
+        names = Counter(self.names)
+        names.update(other.names)
+        return Sampled(
+            self.values + other.values, bounded(names, [one for one in self.names if one != OTHER])
+        )
 
 
 class UnreadFields:
@@ -36,26 +56,35 @@ class UnreadFields:
         rule = definition.delete_when.path[:1] if definition.delete_when is not None else ()
         self._read = {column.read_from[0] for column in definition.columns if column.is_in_row} | set(rule)
 
-    def of(self, values: Sequence[bytes | None]) -> Mapping[str, int]:
-        """By name, in how many of the first `SAMPLE_VALUES` a field is that no column is read from."""
+    def is_read(self, name: str) -> bool:
+        """Whether a column is read from a field of that name, or whether a record is a delete."""
+        return name in self._read
+
+    def of(self, values: Sequence[bytes | None], values_max: int = SAMPLE_VALUES) -> Sampled:
+        """What ``values_max`` of some values have, evenly of all; nothing of formats other than JSON."""
         if not self._is_json:
-            return {}
+            return Sampled()
         found: Counter[str] = Counter()
-        sample = values[:SAMPLE_VALUES]
+        sample = values[:: max(len(values) // values_max, 1)][:values_max]
         if self._may_have_schema:
             sample, _ = unwrapped(sample)
+        looked_at = 0
         for value in sample:
-            found.update(name[:_NAME_CHARACTERS_MAX] for name in self._names(value) if name not in self._read)
-        return bounded(found)
+            row = self._row_of(value) if value else None
+            if row is not None:
+                looked_at += 1
+                found.update({name[:_NAME_CHARACTERS_MAX] for name in row if name not in self._read})
+        return Sampled(looked_at, bounded(found))
 
-    def _names(self, value: bytes | None) -> Iterator[str]:
+    def _row_of(self, value: bytes) -> Mapping[str, object] | None:
+        """The fields of a row; None where there is no row, or none that can be read, which decoding says."""
         try:
-            fields = _fields(value or b"{}")
-            if self._row is not None:
-                fields = _fields(fields.get(self._row, b"{}"))
-        except REFUSALS:  # which decoding says
-            return
-        yield from fields
+            fields = _fields(value)
+            if self._row is None:
+                return fields
+            return _fields(fields[self._row]) if self._row in fields else None
+        except REFUSALS:
+            return None
 
 
 def bounded(counts: Mapping[str, int], known: Sequence[str] = ()) -> dict[str, int]:
