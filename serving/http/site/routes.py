@@ -37,8 +37,10 @@ __all__ = ["assets", "pages"]
 
 SHARED_SECONDS: Final = 5.0
 """How old what is shown may be: all who look within that time share it. It says when it was made."""
-SHARED_SECONDS_PER_TABLE: Final = 0.1
-"""With many tables it is older: each takes some 0.4 ms of the processor, and a server spends 0.4 % on it."""
+SHARED_SECONDS_PER_TABLE: Final = 0.15
+"""With many tables it is older: each takes some 0.6 ms of the processor, and a server spends 0.4 % on it."""
+SHARED_SECONDS_MAX: Final = 45.0
+"""Less than `WANTED_MS` of the facts' keeper, so that they are asked for as long as somebody looks."""
 _FILES: Final = {
     path.name: (path.read_bytes(), kind)
     for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"))
@@ -139,7 +141,8 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
 
     # safety: pages-shared-by-grants, pages-shared-by-readers
     key = template, name, shown, operates_all(worker, caller), reads_all
-    return await worker.pages.get(key, max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), make)
+    seconds = min(max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), SHARED_SECONDS_MAX)
+    return await worker.pages.get(key, seconds, make)
 
 
 def _answer(
