@@ -25,7 +25,8 @@ def check(
     connect: Annotated[
         bool,
         typer.Option(
-            "--connect", help="Also try Kafka, the topics, the registry, the catalog and the store."
+            "--connect",
+            help="Also try Kafka, the topics, the registry, the catalog, the tables and the store.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -34,7 +35,8 @@ def check(
 
     Also checks that its folders are writable from here. Contacts no server, unless --connect is given. That
     writes one small file into each store of tables, reads and deletes it; it answers within half a minute.
-    The exit code is then that of the gravest error.
+    It also compares the tables with the file, as `table diff` does: a difference is named, and is an error
+    if `table alter` refuses it. The exit code is then that of the gravest error.
     """
     from thermocline.settings import check_settings, find_file
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from thermocline.cli.output import counted, error_document
 from thermocline.cli.topic import topics_of
 from thermocline.errors import (
+    AlterationRefused,
     CatalogUnreachable,
     ExitCode,
     KafkaUnreachable,
@@ -21,8 +22,11 @@ from thermocline.errors import (
 from thermocline.process.answered import answered
 from thermocline.process.clock import SystemClock
 from thermocline.process.masking import mask_password
+from thermocline.text.typed import command
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from thermocline.iceberg.store_check import Place
     from thermocline.settings import Settings
 
@@ -146,7 +150,24 @@ def _try_catalog(settings: Settings) -> list[Tried]:
         return [Tried("catalog", at, error=error)]
     there = sum(found is not None for found in tables.values())
     words = f"{there:,} of {counted(len(tables), 'table')} there"
-    return [Tried("catalog", at, words), *_try_places(places)]
+    compared = [_try_table(settings, name, found) for name, found in tables.items() if found is not None]
+    return [Tried("catalog", at, words), *compared, *_try_places(places)]
+
+
+def _try_table(settings: Settings, name: str, table: Table) -> Tried:
+    """Whether the table is as the file says; an error only where no alteration makes it so."""
+    from thermocline.iceberg.compared import compared
+
+    try:
+        found = compared(table, settings.table(name).definition(name))
+        if found.refusals:
+            raise AlterationRefused(table=name, problems=found.refusals)
+    except ThermoclineError as error:
+        return Tried("table", name, error=error)
+    if found.is_same:
+        return Tried("table", name, "as the file says")
+    count = counted(len(found.differences) + len(found.changed_by_others), "difference")
+    return Tried("table", name, f"{count} from the file: {command(f'table diff {name}')}")
 
 
 def _try_places(places: Mapping[str, Place | None]) -> Iterable[Tried]:

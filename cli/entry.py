@@ -17,6 +17,7 @@ import typer
 
 import thermocline
 from thermocline.cli import (
+    apply,
     audit,
     client,
     config,
@@ -88,6 +89,7 @@ app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(views.app, name="views")
 app.add_typer(audit.app, name="audit")
 app.command("init")(init.init)
+app.command("apply")(apply.apply)
 app.command("dev")(dev.dev)
 app.command("demo")(demo.demo)
 app.command("status")(status.status)

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.recognise import Proposal
 
-__all__ = ["Connections", "add_to_file", "comment", "connections_text", "create_file", "table_text"]
+__all__ = [
+    "Connections",
+    "add_to_file",
+    "comment",
+    "connections_text",
+    "create_file",
+    "name_text",
+    "table_text",
+    "value_text",
+    "with_section",
+]
 
 WIDTH: Final = 108
 COMMENT_CHARACTERS_MAX: Final = 400
@@ -55,7 +65,7 @@ def connections_text(given: Connections) -> str:
         lines += [
             "",
             "[kafka.client]",
-            *(f"{_name(name)} = {_value(text)}" for name, text in given.client.items()),
+            *(f"{name_text(name)} = {value_text(text)}" for name, text in given.client.items()),
         ]
     if given.registry:
         lines += ["", "[registry]", *_assigned(url=given.registry, user=given.registry_user)]
@@ -69,9 +79,14 @@ def connections_text(given: Connections) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table_text(definition: LiveTable, proposal: Proposal, looked_at: str) -> str:
-    """The sections of a table, with the evidence for what is in them, and with what is not known."""
-    name = _name(definition.name)
+def table_text(
+    definition: LiveTable, proposal: Proposal, looked_at: str, files: Mapping[str, str] | None = None
+) -> str:
+    """The sections of a table, with the evidence for what is in them, and with what is not known.
+
+    ``files`` are the paths of schemas, by the settings that name them.
+    """
+    name = name_text(definition.name)
     lines = [*comment(f"Proposed from {looked_at}.")]
     for label, found in proposal.findings:
         lines += comment(f"{label}: {found}", "  ")
@@ -79,15 +94,15 @@ def table_text(definition: LiveTable, proposal: Proposal, looked_at: str) -> str
         lines += comment("What these don't tell:")
     for sentence in proposal.unknown:
         lines += comment(sentence, "  - ")
-    lines += [f"[tables.{name}]", *_options(definition), "", f"[tables.{name}.columns]"]
+    lines += [f"[tables.{name}]", *_options(definition, files or {}), "", f"[tables.{name}.columns]"]
     evidence = {column.name: column for column in proposal.columns}
     for column in definition.columns:
         told = evidence[column.name]
         for note in told.notes:
             lines += comment(note)
-        declared = _value(told.declared)
+        declared = value_text(told.declared)
         lines.append(
-            f"{_name(column.name)} = {declared}      {'; '.join(comment(told.evidence, width=10_000))}"
+            f"{name_text(column.name)} = {declared}      {'; '.join(comment(told.evidence, width=10_000))}"
         )
     for left in proposal.left_out:
         lines += comment(f"{left.name}: left out; {left.why}")
@@ -140,14 +155,14 @@ def with_section(before: bytes, section: str) -> bytes:
     return before + gap + section.encode()
 
 
-def _options(definition: LiveTable) -> Iterator[str]:
+def _options(definition: LiveTable, files: Mapping[str, str]) -> Iterator[str]:
     """The options of a definition that are not as they would be anyway."""
     from thermocline.rules.definition.option import settings_of
 
     yield from _assigned(identifier=definition.identifier, topics=list(definition.topics))
-    yield f"key = {_value(list(definition.key))}"
+    yield f"key = {value_text(list(definition.key))}"
     if definition.entity != definition.key:
-        yield f"entity = {_value(list(definition.entity))}"
+        yield f"entity = {value_text(list(definition.entity))}"
     known = {setting: field for setting, field in settings_of(type(definition)) if setting not in _BESIDE}
     for setting, field in known.items():
         value = getattr(definition, field.name)
@@ -155,7 +170,7 @@ def _options(definition: LiveTable) -> Iterator[str]:
             definition.format if field.name == "key_format" else _default(definition, field.name)
         )
         if not is_usual:
-            yield f"{setting} = {_value(getattr(value, 'declared', value))}"
+            yield f"{setting} = {value_text(files.get(setting, getattr(value, 'declared', value)))}"
 
 
 def _default(definition: LiveTable, name: str) -> Any:
@@ -165,18 +180,22 @@ def _default(definition: LiveTable, name: str) -> Any:
 
 
 def _assigned(**values: str | Sequence[str]) -> list[str]:
-    return [f"{name} = {_value(value)}" for name, value in values.items() if value]
+    return [f"{name} = {value_text(value)}" for name, value in values.items() if value]
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value as TOML has it, on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_name(name)} = {_value(part)}" for name, part in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{name_text(name)} = {value_text(part)}" for name, part in value.items()) + " }"
+        )
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     return str(tomlkit.item(value).as_string())
 
 
-def _name(name: str) -> str:
+def name_text(name: str) -> str:
+    """A name as TOML has it, quoted where it must be."""
     return tomlkit.key(name).as_string()
 
 

@@ -14,6 +14,7 @@ from rich.console import Console, Group
 from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from thermocline.cli.explained import count_of, places_of, seconds_of
 from thermocline.cli.file_format import TEXTS, Format, coding_of, format_of
 from thermocline.cli.output import counted, records, say, shortened, show, table
 from thermocline.cli.read_points import FORMS, read_point_of
@@ -47,6 +48,13 @@ def lookup(
         ),
     ] = None,
     vertical: Annotated[bool, typer.Option("-x", "--vertical", help="Print a line for each column.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Also show the record and the file that each row came from, and what it replaced.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the current rows of one entity, or one row.
@@ -55,17 +63,24 @@ def lookup(
     """
     values = parse_key(key)
     with orderly_end():
-        answer = _asked(url, name, values, read_after) if url else _read(context, name, values, read_after)
+        ask = _asked(url, explain) if url else _reading(context, explain)
+        answer = ask(name, values, read_after)
     rows: list[dict[str, Any]] = answer["rows"]
-    columns = list(rows[0]) if rows else []
-    listed = records(columns, ([_value(row[column]) for column in columns] for row in rows), vertical)
-    parts: list[RenderableType] = [listed] if rows else []
+    parts: list[RenderableType] = []
+    if rows:
+        parts.append(places_of(rows, _value) if explain else _listed(rows, vertical))
     parts += [Text(f"refused: {refusal(**one)}", style="yellow") for one in answer.get("refused", ())]
     parts += _unlisted(answer)
-    parts.append(
-        Text(f"{counted(len(rows), 'row')} as of {_read_point(answer)}, {_age(answer)}", style="dim")
-    )
+    count = count_of(rows) if explain else counted(len(rows), "row")
+    parts.append(Text(f"{count} as of {_read_point(answer)}, {_age(answer)}", style="dim"))
+    if explain:
+        parts.append(Text(f"it took: {seconds_of(answer['seconds'])}", style="dim"))
     show(answer, Group(*parts), as_json)
+
+
+def _listed(rows: Sequence[Mapping[str, Any]], vertical: bool) -> RenderableType:
+    columns = list(rows[0])
+    return records(columns, ([_value(row[column]) for column in columns] for row in rows), vertical)
 
 
 def refused(
@@ -188,17 +203,26 @@ def extract(  # noqa: PLR0913, PLR0917  (a command has as many options)
     _report(name, output, point, as_json)
 
 
-def _asked(url: str, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
+_Ask = Callable[[str, dict[str, str], str | None], dict[str, Any]]
+
+
+def _asked(url: str, is_explained: bool) -> _Ask:
+    """What asks a server for a table's rows of an entity, with what the answer has to include."""
     from thermocline.cli.server_answers import Client
 
-    with Client(url) as client:
-        return client.lookup(name, key, read_after)
+    def ask(name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
+        with Client(url) as client:
+            return (client.explained if is_explained else client.lookup)(name, key, read_after)
+
+    return ask
 
 
-def _read(context: typer.Context, name: str, key: dict[str, str], read_after: str | None) -> dict[str, Any]:
-    from thermocline.serving.read.private import lookup as lookup_here
+def _reading(context: typer.Context, is_explained: bool) -> _Ask:
+    """The same without a server."""
+    from thermocline.serving.read import private
 
-    return lookup_here(session_of(context).settings(), name, key, read_after)
+    read = private.explained if is_explained else private.lookup
+    return lambda name, key, read_after: read(session_of(context).settings(), name, key, read_after)
 
 
 def _reader(

@@ -54,6 +54,10 @@ class Client:
         """Returns the answer for one entity or one row."""
         return self._run(self._requests.lookup(table, parameters, _checked(read_after)))
 
+    def explained(self, table: str, parameters: Mapping[str, str], read_after: str | None = None) -> Body:
+        """Returns the answer for one entity or one row, with where each row came from."""
+        return self._run(self._requests.explained(table, parameters, _checked(read_after)))
+
     def batch(
         self, table: str, entities: Sequence[Mapping[str, int | str]], read_after: str | None = None
     ) -> Body:

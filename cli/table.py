@@ -1,4 +1,4 @@
-"""``thermocline table``: create, alter, show, list and drop live tables."""
+"""``thermocline table``: create, alter, compare, show, list and drop live tables."""
 
 from __future__ import annotations
 
@@ -14,23 +14,111 @@ from rich.text import Text
 from thermocline.cli.output import confirmed, error_document, say, show, table
 from thermocline.cli.publishing import drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
-from thermocline.errors import ExitCode, ForeignSnapshot, TableMissing
+from thermocline.cli.table_from_schema import FromSchema
+from thermocline.errors import BadParameter, ExitCode, ForeignSnapshot, TableMissing
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.ingest.table.drop import Dropped
+    from thermocline.settings import Settings
 
-app = typer.Typer(help="Create, alter, show, list and drop live tables.", no_args_is_help=True)
+app = typer.Typer(help="Create, alter, compare, show, list and drop live tables.", no_args_is_help=True)
 
 
 @app.command()
-def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> None:
-    """Create the table from its configuration.
+def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
+    context: typer.Context,
+    name: TableName,
+    from_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Propose the definition by a schema of the values, and add it to the configuration: a file "
+            "of Avro, Protobuf (FILE.proto#MESSAGE) or JSON Schema, or a subject of the registry.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="The keys' schema; or string, int, long or bytes. Default: the subject TOPIC-key.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD,FIELD",
+            help="Fields of the value that identify a row, instead of the key. Empty: every record adds one.",
+        ),
+    ] = None,
+    entity: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN", help="The leading key columns that a lookup gives. Default: all."
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="The topic. Default: that of a subject TOPIC-value.")
+    ] = None,
+    buckets: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of the table's partitions. Default: 16.")
+    ] = None,
+    one_schema: Annotated[
+        bool,
+        typer.Option(
+            "--one-schema",
+            help="Records don't name their schema: the file's is that of all. Default without a registry.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from-schema: only show what would be made.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --from-schema: make it without asking.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Create the table from its configuration, or from a schema.
 
-    Also determines the offsets that ingest starts from.
+    Also determines the offsets that ingest starts from. With --from-schema, the configuration gets a section
+    [tables.NAME] first, the same that `init` proposes for an empty topic. It is shown, and nothing is written
+    without --yes or an answer. The table is partitioned by a hash of the entity's last column (of a table
+    without a key, by the log's partition), into --buckets.
+
+    Example: `thermocline table create orders --from-schema orders-value`
     """
-    settings = session_of(context).settings()
+    session = session_of(context)
+    settings = session.settings()
+    given = FromSchema(from_schema or "", key_schema, key, entity, topic, buckets, one_schema)
+    if from_schema is None:
+        _check_plain(given, dry_run, yes)
+        document, text = created_table(settings, name)
+        show(document, text, as_json)
+        return ExitCode.DONE
+    from thermocline.cli.table_from_schema import proposed_table, written
+    from thermocline.ingest.table.create import check_creation
+    from thermocline.settings import find_file
+
+    proposed = proposed_table(settings, find_file(session.config), name, given)
+    check_creation(proposed.settings, name)
+    is_written = written(proposed, yes, as_json, dry_run)
+    document = proposed.to_dict() | {"written": is_written}
+    if not is_written:
+        show({"table": name} | document, Text("nothing was written"), as_json)
+        return ExitCode.DONE if dry_run else ExitCode.NOTHING_TO_DO
+    made, text = created_table(proposed.settings, name)
+    show(made | document, Text(f"added [tables.{name}] to {proposed.path}\n{text}"), as_json)
+    return ExitCode.DONE
+
+
+def _check_plain(given: FromSchema, dry_run: bool, yes: bool) -> None:
+    """Raises `BadParameter` for options that say nothing without a schema."""
+    if given != FromSchema("") or dry_run or yes:
+        problem = "the other options say how to propose a table, which is done by --from-schema alone"
+        raise BadParameter(name="--from-schema", problem=problem)
+
+
+def created_table(settings: Settings, name: str) -> tuple[dict[str, Any], Text]:
+    """Creates a table that the configuration has; the document and the text that say so."""
     identifier = settings.table(name).identifier
     from thermocline.ingest.table.create import create_table
     from thermocline.ingest.table.sample import warnings_of
@@ -49,7 +137,7 @@ def create(context: typer.Context, name: TableName, as_json: AsJson = False) -> 
     text = f"created {identifier}; ingest will read\n{begins}\nnext: {command(f'ingest run {name}')}"
     for warning in warnings:
         say(warning)
-    show(document, Text(text), as_json)
+    return document, Text(text)
 
 
 @app.command()
@@ -131,6 +219,29 @@ def drop(
         lines.append(f"  a server's copy of what it read is left in {state}; delete it when no server runs")
     show({"table": name, **asdict(dropped)}, Text("\n".join(lines)), as_json)
     return ExitCode.PARTLY_DONE if purge and dropped.left else ExitCode.DONE
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Table name. Default: every configured table.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show how tables differ from the configuration.
+
+    Compares the definition that each table stores, and its Iceberg schema, with the file. Each difference
+    has the command that changes the table, or why none can, and the lines to write into the file. The exit
+    code is 0 if nothing differs, and 1 if something does or a table doesn't exist yet. Changes nothing.
+    """
+    settings = session_of(context).settings()
+    from thermocline.cli.table_diff import diff_tables
+
+    names = [*settings.tables] if name is None else [name]
+    if name is not None:
+        settings.table(name)
+    return diff_tables(settings, names, as_json)
 
 
 @app.command("show")

@@ -347,7 +347,8 @@ COLUMN_TYPES: Final = for_every(Kind, _DESCRIBED)
 
 EXIT_CODES: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
-    ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify` or the demo found a difference",
+    ExitCode.BAD_ANSWER: "negative answer: no such row, or `verify`, `table diff` or the demo found a "
+    "difference",
     ExitCode.USAGE: "the command line, the configuration or the request is wrong",
     ExitCode.UNAVAILABLE: "the command could not answer or check: something is unavailable or not ready",
     ExitCode.COMMIT_UNKNOWN: "a commit may or may not have landed; `ingest reconcile` says which",

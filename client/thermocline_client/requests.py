@@ -87,10 +87,13 @@ class Requests:
 
     def lookup(self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None) -> Steps[Body]:
         """Looks up one entity, or one row."""
-        params = {name: key_text(value) for name, value in entity.items()}
-        call = Call("GET", _path(table, "rows"), params, headers=_headers(read_after))
-        response = yield from self._answered(call)
-        return _body(response)
+        return (yield from self._looked_up(_path(table, "rows"), entity, read_after))
+
+    def explained(
+        self, table: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None
+    ) -> Steps[Body]:
+        """Looks up one entity, or one row, and where each row came from."""
+        return (yield from self._looked_up(_path(table, "rows/explained"), entity, read_after))
 
     def lookup_many(
         self, table: str, entities: Iterable[Mapping[str, KeyValue]], read_after: ReadAfter | None
@@ -149,6 +152,13 @@ class Requests:
         path = f"{_job_path(job.table, job.id)}/files/{MANIFEST}"
         response = yield from self._answered(Call("GET", path))
         return response.content
+
+    def _looked_up(
+        self, path: str, entity: Mapping[str, KeyValue], read_after: ReadAfter | None
+    ) -> Steps[Body]:
+        params = {name: key_text(value) for name, value in entity.items()}
+        response = yield from self._answered(Call("GET", path, params, headers=_headers(read_after)))
+        return _body(response)
 
     def _answered(self, call: Call) -> Steps[httpx.Response]:
         """Returns the response to a call, which is repeated if that may help."""

@@ -1,1 +1,1 @@
-"""Changes to a whole table: create, alter, drop, resume, restore its schema; and looking without owning."""
+"""Changes to a whole table: create, alter, apply, drop, resume, restore; and looking without owning."""

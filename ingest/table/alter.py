@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from thermocline.errors import AlterationRefused
+from thermocline.errors import AlterationRefused, NotConfirmed
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
+from thermocline.iceberg.compared import file_counts
 from thermocline.iceberg.file_buckets import bucket_specs
-from thermocline.iceberg.files import plan_files, store_named
 from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.ingest.claim.ownership import own_table
 from thermocline.ingest.commit.change import TableChange
@@ -27,6 +26,7 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
 from thermocline.rules.identity import check_identity, check_not_compacted
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -40,15 +40,22 @@ if TYPE_CHECKING:
 
 
 def alter_table(
-    settings: Settings, name: str, clock: Clock, dry_run: bool = False, say: Say | None = None
+    settings: Settings,
+    name: str,
+    clock: Clock,
+    dry_run: bool = False,
+    say: Say | None = None,
+    agreed: Alteration | None = None,
 ) -> Alteration:
     """Make the table's definition say what the configuration says; what that changes.
 
     Where another program changed the table's columns, they are first made those of its definition again.
     Nothing is written where nothing differs, nor for a ``dry_run``. New topics are read from ``start`` on.
+    ``agreed`` is what a dry run showed: nothing else is done then.
 
     Raises:
         AlterationRefused: something can't be changed; nothing was.
+        NotConfirmed: what would be done is not what was agreed to; nothing was.
         TopicMissing: a new topic does not exist.
         TopicCompacted: a topic is compacted, and the table has partial updates.
         LogReplaced: nor does a new topic of another cluster fit.
@@ -59,7 +66,8 @@ def alter_table(
     table = open_table(settings, name)
     definition = definition_of(table, name)
     restored = schema_differences(definition, table.schema())
-    planned = _planned(table, definition, wanted)
+    planned = replace(_planned(table, definition, wanted), undone=restored)
+    _check_agreed(agreed, planned)
     if planned.topics:
         state = current_state(table, name)
         check_identity(name, state.cluster_id, state.topic_ids, Log(settings.kafka), planned.topics)
@@ -70,15 +78,28 @@ def alter_table(
         with own_table(settings, name, clock, say=say) as owned:
             # From now on nobody else alters it.
             # safety: alter-planned-again
-            planned = _planned(owned.table, owned.definition, wanted)
+            planned = replace(_planned(owned.table, owned.definition, wanted), undone=restored)
+            _check_agreed(agreed, planned)  # safety: apply-planned-again
             if planned.changes:
                 commit_alteration(owned, planned, settings.table(name).start, clock)
     return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
 
 
+def _check_agreed(agreed: Alteration | None, planned: Alteration) -> None:
+    if agreed is None:
+        return
+    name, is_same = planned.definition.name, agreed.undone == planned.undone
+    if not is_same or agreed.definition != planned.definition:  # safety: apply-as-planned
+        now = "; ".join((*(f"undone: {one}" for one in planned.undone), *planned.changes)) or "nothing"
+        problem = (
+            f"the table {name} was changed meanwhile: what is to be done is now other than what was shown"
+        )
+        raise NotConfirmed(problem=problem, command=again(), detail=f"now: {now}")
+
+
 def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
     is_other = current.buckets_written != wanted.buckets_written
-    files = _file_counts(table, current.name) if is_other else None
+    files = file_counts(table, current.name) if is_other else None
     return plan_alteration(current, wanted, table.metadata.last_column_id, files)
 
 
@@ -152,14 +173,6 @@ def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:
     for field in metadata.spec().fields():
         update.removeField(field.name())
     update.addField(name, bucket).commit()
-
-
-def _file_counts(table: Table, name: str) -> dict[int, int]:
-    """How many live files the table has, by how many buckets their partition spec has."""
-    snapshot = table.current_snapshot()
-    with store_named(name):
-        files = () if snapshot is None else plan_files(table, snapshot.snapshot_id, name)
-    return dict(Counter(file.part.of for file in files))
 
 
 def _check_schema(found: Schema, definition: LiveTable) -> None:

@@ -11,6 +11,7 @@ from thermocline.iceberg.catalog import (
     SEAM_PROPERTY,
     SnapshotState,
     catalog_errors,
+    catalog_if_any,
     current_state,
     defined_by,
     find_table,
@@ -59,13 +60,7 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
         ConfigInvalid: a column has a name that new columns may not have.
     """
     definition = settings.table(name).definition(name)
-    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
-        raise ConfigInvalid(of=f"of table {name}", problems=problems)
-    created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
-    log = Log(settings.kafka)
-    topics = new_topics(log, definition.topics, settings.table(name).start)
-    check_not_compacted(definition, log)
-    change = TableChange(topics.starts, log.cluster_id(), topics.topic_ids, -1, drained_ms=created_ms)
+    change = planned_creation(settings, definition)
     catalog = open_catalog(settings.catalog, may_create=True)
     _refuse_existing(catalog, name, definition.identifier)
     with catalog_errors(catalog, name):
@@ -76,6 +71,29 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     with small_jvm(settings.catalog) as jvm:
         create_java_table(JavaCatalog(jvm, settings.catalog), definition, change)
     return current_state(load_table(catalog, name, definition.identifier), name)
+
+
+def planned_creation(settings: Settings, definition: LiveTable) -> TableChange:
+    """The change that a new table begins with, once Kafka was asked. Writes nothing.
+
+    Raises of what `create_table` raises all that does not come from the catalog or the store.
+    """
+    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
+        raise ConfigInvalid(of=f"of table {definition.name}", problems=problems)
+    created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
+    log = Log(settings.kafka)
+    topics = new_topics(log, definition.topics, settings.table(definition.name).start)
+    check_not_compacted(definition, log)
+    return TableChange(topics.starts, log.cluster_id(), topics.topic_ids, -1, drained_ms=created_ms)
+
+
+def check_creation(settings: Settings, name: str) -> None:
+    """Raises what would stop `create_table`, but for the store. Writes nothing."""
+    definition = settings.table(name).definition(name)
+    planned_creation(settings, definition)
+    catalog = catalog_if_any(settings.catalog)
+    if catalog is not None:
+        _refuse_existing(catalog, name, definition.identifier)
 
 
 def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: TableChange) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.entity_filter import EntityFilter
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
     from thermocline.serving.cold.manifest import ColdManifest
+    from thermocline.serving.cold.place import ColdPlace
     from thermocline.serving.cold.reader import Entity, Row
 
 
@@ -98,8 +99,12 @@ class ColdRows(Protocol):
         """The entity's rows as they are sent."""
         ...
 
+    def places(self, index: ColdIndex, entity: Entity) -> Mapping[bytes, ColdPlace]:
+        """The place of each of the entity's rows, by key. Always reads files."""
+        ...
+
     def known_rows(self, index: ColdIndex, entity: Entity) -> EntityRows | None:
-        """The same without reading a data file; None where one is to be read."""
+        """The entity's rows without reading a data file; None where one is to be read."""
         ...
 
     def hidden(self, file: ColdFile) -> BitMap | None:

@@ -32,7 +32,7 @@ from thermocline.iceberg.store_retries import read_whole
 from thermocline.iceberg.tombstones import tombstones_in
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode import natural_values
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.keys import (
     bucket_of,
     encode_columns,
@@ -43,6 +43,7 @@ from thermocline.rules.keys import (
 )
 from thermocline.serving.cold.decoded import DecodedGroups, Place
 from thermocline.serving.cold.entity_filter import hash_of
+from thermocline.serving.cold.place import ColdPlace, RecordPlace
 from thermocline.serving.cold.ready import file_key, live_rows, packed, ready_rows, stored_key, unpacked
 from thermocline.serving.store import measures
 
@@ -151,6 +152,36 @@ class ColdReader:
         missing = stored.count(None)
         self._count(len(stored) - missing, missing)
         return live_rows(found)
+
+    def places(self, index: ColdIndex, entity: Entity) -> dict[bytes, ColdPlace]:
+        """The place of each of the entity's rows in this snapshot, by key. Always reads files."""
+        found = {}
+        for file, groups in _candidates(index, entity):
+            deleted, starts = self.deleted(file), file.sparse.row_starts.tolist()
+            live: dict[int, list[tuple[int, bytes]]] = {}
+            for position, key, _ in self._rows_of_file(index.definition, file, groups, entity, is_sure=True):
+                if deleted is None or position not in deleted:  # safety: places-of-live-rows
+                    live.setdefault(bisect_right(starts, position) - 1, []).append((position, key))
+            for group, rows in live.items():
+                records = self._records(file, group, [position - starts[group] for position, _ in rows])
+                commit = file.data.origin.sequence_number
+                for (position, key), record in zip(rows, records, strict=True):
+                    found[key] = ColdPlace(file.data.path, group, position, commit, record)
+        return found
+
+    def _records(self, file: ColdFile, group: int, positions: Sequence[int]) -> list[RecordPlace | None]:
+        """The records that rows of a row group were made of, as their file says."""
+        if not file.types.keys() >= {*PROVENANCE}:  # of another program
+            return [None] * len(positions)
+        with _reading(self._opened(file)) as parquet:
+            batch = read_whole(partial(_read, parquet, group, PROVENANCE))
+        columns = [_storage(_at(batch.column(name), positions)).to_pylist() for name in PROVENANCE]
+        return [
+            None
+            if None in (topic, partition, offset, at_us)
+            else RecordPlace(topic, partition, offset, at_us // 1_000)
+            for topic, partition, offset, at_us in zip(*columns, strict=True)
+        ]
 
     def ready_entities(
         self, index: ColdIndex, file: ColdFile, to_json: Callable[[Row], JsonRow]

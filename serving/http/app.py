@@ -38,7 +38,6 @@ from thermocline.errors import (
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import CONTENT_TYPE
 from thermocline.rules.read_point import HEADER as READ_AFTER
-from thermocline.rules.read_point import READ_AFTER as READ_AFTER_FORM
 from thermocline.serving.access.audit import rows_in
 from thermocline.serving.hot.refused import RefusedRecords
 from thermocline.serving.http.dependencies import (
@@ -48,8 +47,10 @@ from thermocline.serving.http.dependencies import (
     LookupTable,
     Noting,
     OfWorker,
+    ReadAfter,
 )
 from thermocline.serving.http.direct import DirectLookups
+from thermocline.serving.http.explained import explained
 from thermocline.serving.http.extract_response import (
     AGE,
     READ_POINT,
@@ -92,6 +93,7 @@ from thermocline.serving.http.requests import (
     format_of,
     header_of,
 )
+from thermocline.serving.http.site.lookup import lookups
 from thermocline.serving.http.site.routes import assets, pages
 from thermocline.serving.http.site.session import Session
 from thermocline.serving.http.statuses import operates_all, server_status
@@ -140,16 +142,6 @@ _EXTRACT_HEADERS: Final = {
         "schema": {"type": "string"},
     },
 }
-_RECORD: Final = READ_AFTER_FORM.pattern.replace("(", "(?:")
-ReadAfter = Annotated[
-    str | None,
-    Header(
-        alias=READ_AFTER,
-        # One record at least; how many are too many, and which there are, no pattern can say.
-        json_schema_extra={"pattern": f"^ *{_RECORD}( *, *{_RECORD})* *$"},
-        description="topic/partition@offset, ...: wait until these records are included, for a limited time.",
-    ),
-]
 
 
 class _PlainRoute(APIRoute):
@@ -427,9 +419,11 @@ def create_app(
         route_class_override=_PlainRoute,
     )
     api.router.routes.insert(0, api.router.routes.pop())  # tried first for each request
+    api.include_router(explained)
     api.include_router(reads)
     api.include_router(jobs)
     api.include_router(operations)
+    api.include_router(lookups)  # before the pages, which take any path of a table
     api.include_router(pages)
     api.include_router(assets)
     if live is not None:

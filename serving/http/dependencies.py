@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
+from thermocline.rules.read_point import HEADER as READ_AFTER
+from thermocline.rules.read_point import READ_AFTER as READ_AFTER_FORM
 from thermocline.serving.http.noted import Noted, noted_in
 from thermocline.serving.http.problems import CALLER
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.caller import Action, Caller
 from thermocline.serving.read.tables import ServedTable
 
-__all__ = ["AdminTable", "Asking", "JobsTable", "KnownTable", "LookupTable", "Noting", "OfWorker"]
+__all__ = [
+    "AdminTable",
+    "Asking",
+    "JobsTable",
+    "KnownTable",
+    "LookupTable",
+    "Noting",
+    "OfWorker",
+    "ReadAfter",
+]
 
 
 async def _worker(request: Request) -> Worker:
@@ -53,3 +64,14 @@ KnownTable = Annotated[ServedTable, Depends(_table)]
 LookupTable = Annotated[ServedTable, _for(Action.LOOKUP)]
 JobsTable = Annotated[ServedTable, _for(Action.JOBS)]
 AdminTable = Annotated[ServedTable, _for(Action.ADMIN)]
+
+_RECORD: Final = READ_AFTER_FORM.pattern.replace("(", "(?:")
+ReadAfter = Annotated[
+    str | None,
+    Header(
+        alias=READ_AFTER,
+        # One record at least; how many are too many, and which there are, no pattern can say.
+        json_schema_extra={"pattern": f"^ *{_RECORD}( *, *{_RECORD})* *$"},
+        description="topic/partition@offset, ...: wait until these records are included, for a limited time.",
+    ),
+]

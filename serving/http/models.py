@@ -210,6 +210,80 @@ class BatchAnswer(_ReadAnswer):
     results: list[EntityRows]
 
 
+class RecordPlaceBody(BaseModel):
+    """A record's place in the log, and its time in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class ColdPlaceBody(BaseModel):
+    """A row's place in the snapshot."""
+
+    file: str
+    row_group: int
+    position: Annotated[int, Field(description="Of the row in the file, from 0.")]
+    commit: Annotated[
+        int | None,
+        Field(
+            description="Iceberg's sequence number of the commit that added the file; null in tables of "
+            "format version 2."
+        ),
+    ]
+    record: Annotated[
+        RecordPlaceBody | None, Field(description="The record that the row was made of, if the file says it.")
+    ]
+
+
+class ExplainedRow(BaseModel):
+    """A row, and where it came from."""
+
+    row: Annotated[
+        dict[str, Any] | None,
+        Field(description="As in a lookup; null if it was deleted, and the deletion is not committed yet."),
+    ]
+    hot: Annotated[
+        RecordPlaceBody | None,
+        Field(
+            description="The record that decided about the row and is not committed yet. Null if the row "
+            "is that of the snapshot, or a tombstone deleted it."
+        ),
+    ]
+    cold: Annotated[
+        ColdPlaceBody | None,
+        Field(
+            description="The place of the row in the snapshot, or of the row there that was replaced; null "
+            "for those who see only a part of the table."
+        ),
+    ]
+    replaced: Annotated[
+        dict[str, Any] | None,
+        Field(description="The row of the snapshot in whose place this one is; null if there is none."),
+    ]
+
+
+class StepSeconds(BaseModel):
+    """The seconds that each step took.
+
+    ``look``: the records in the hot tier; ``cold_rows``: the rows of the snapshot; ``overlay``: the records
+    laid over them; ``places``: where the rows are in files, which only an explained lookup asks for.
+    """
+
+    look: float
+    cold_rows: float
+    overlay: float
+    places: float
+
+
+class ExplainedAnswer(_ReadAnswer):
+    """The rows of one entity, also those whose deletion is not committed yet, and where they came from."""
+
+    rows: list[ExplainedRow]
+    seconds: StepSeconds
+
+
 class RefusedAnswer(_AnswerBody):
     """Refused records, the newest of each partition first; ``more`` if there are more than those."""
 

@@ -16,6 +16,7 @@ NOTED: Final = "thermocline.noted"
 """Where a request's scope has its `Noted`."""
 VERBS: Final[Mapping[str, str]] = {
     "rows": "lookup",
+    "rows_explained": "lookup",
     "batch": "batch",
     "extract": "extract",
     "refused": "refused",

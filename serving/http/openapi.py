@@ -48,12 +48,14 @@ ANSWERING: Final = (*OF_A_TABLE, BadParameter, NotReady, ReadAfterTimeout)
 """The errors of every read of a table."""
 TAKING_A_BODY: Final = (413, 415)
 """The statuses of a bad request that every request with a body may be."""
+_EXPLAINED: Final = "/v1/tables/{table}/rows/explained"
 _SCHEMAS: Final = "#/components/schemas/"
 _ROWS, _BATCH, _EXTRACT, _JOBS, _REFUSED = (
     f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract", "extracts", "refused")
 )
 _ACTIONS: Final[Mapping[str, Iterable[Action]]] = {
     _ROWS: (Action.LOOKUP,),
+    _EXPLAINED: (Action.LOOKUP,),
     _BATCH: (Action.LOOKUP,),
     _EXTRACT: (Action.EXTRACT, Action.CHANGES),
     _REFUSED: (Action.ADMIN,),
@@ -98,7 +100,7 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller
             continue
         for name, definition in definitions.items():
             may_ask = any(caller.may(action, name) for action in _actions_of(path))
-            if may_ask and (definition.has_key or path not in (_ROWS, _BATCH)):
+            if may_ask and (definition.has_key or path not in (_ROWS, _EXPLAINED, _BATCH)):
                 paths[path.replace("{table}", name)] = {
                     method: _of_table(operation, path, labels[name], definition, schemas)
                     for method, operation in operations.items()
@@ -177,10 +179,16 @@ def _of_table(generic: Document, path: str, label: str, definition: LiveTable, s
         media["schema"] = {"anyOf": [own, {"type": "null"}]} if "anyOf" in media["schema"] else own
 
     rows = {"type": "array", "items": _reference(f"{label}_Row")}
-    if path == _ROWS:
+    if path in (_ROWS, _EXPLAINED):
         operation["parameters"] = [*_key_parameters(definition), *operation["parameters"]]
         schemas[f"{label}_Row"] = _row(definition)
+    if path == _ROWS:
         specialise(operation["responses"]["200"], "RowsAnswer", {"rows": rows})
+    if path == _EXPLAINED:
+        row = {"anyOf": [_reference(f"{label}_Row"), {"type": "null"}]}
+        schemas[f"{label}_ExplainedRow"] = _with(schemas["ExplainedRow"], {"row": row, "replaced": row})
+        rows = {"type": "array", "items": _reference(f"{label}_ExplainedRow")}
+        specialise(operation["responses"]["200"], "ExplainedAnswer", {"rows": rows})
     if path == _BATCH:
         schemas[f"{label}_EntityRows"] = _with(schemas["EntityRows"], {"rows": rows})
         results = {"type": "array", "items": _reference(f"{label}_EntityRows")}

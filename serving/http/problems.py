@@ -246,7 +246,8 @@ class Requests:
 
     def _answer_of(self, error: ThermoclineError, scope: Scope) -> Response:
         if isinstance(error, Unauthenticated) and is_page(scope["path"]) and self._session is not None:
-            return sign_in_page(scope["path"])
+            query = scope["query_string"].decode("latin-1")
+            return sign_in_page(f"{scope['path']}?{query}" if query else scope["path"])
         return _answer_of(error, scope["path"])
 
     def _write(self, audit: AuditLog, access: Access, scope: Scope, noted: Noted, address: str) -> None:

@@ -96,7 +96,7 @@ def headers_of(scope: Scope, name: str) -> list[str]:
 
 def entity_of_query(definition: LiveTable, query: bytes) -> Entity:
     """The entity that a query string names. Raises as ``entity_of``."""
-    return entity_of(definition, _parameters(query))
+    return entity_of(definition, parameters_of(query))
 
 
 def entities_of(definition: LiveTable, listed: Sequence[Mapping[str, Any]]) -> list[Entity]:
@@ -140,7 +140,7 @@ def coding_of(accept_encoding: str, format_name: str) -> str | None:
     return None
 
 
-def _parameters(query: bytes) -> dict[str, str]:
+def parameters_of(query: bytes) -> dict[str, str]:
     """The parameters of a query string.
 
     Raises:

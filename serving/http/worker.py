@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from thermocline.errors import ReadAfterTimeout, ServerBusy
@@ -30,6 +31,7 @@ from thermocline.serving.http.guard import OPEN, Guard
 from thermocline.serving.http.site.shared import SharedPages
 from thermocline.serving.jobs.job import State
 from thermocline.serving.jobs.runner import stores
+from thermocline.serving.read.explained import explain, looked
 from thermocline.serving.read.sight import Sights
 from thermocline.serving.status.gather import StatusRoom
 from thermocline.serving.store import measures
@@ -44,10 +46,13 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.reader import Entity
     from thermocline.serving.live.channel import LiveChannel
     from thermocline.serving.read.caller import Caller
+    from thermocline.serving.read.explained import Explained
     from thermocline.serving.read.look import Look
     from thermocline.serving.read.lookup import TableReader
     from thermocline.serving.read.tables import ServedTable, Tables
     from thermocline.settings import ServingSettings
+
+T = TypeVar("T")
 
 # A new snapshot or a status of the tailer is noticed within this; each look is one stat call per table.
 REFRESH_SECONDS: Final = 0.1
@@ -200,16 +205,30 @@ class Worker:
                 with storage_named(reader.name):
                     return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            place = self._place_of(look.cold.index.location, reader.name)
-            if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
-                raise ServerBusy.of_lookups(reader.name, COLD_WAITING_MAX)
-            place.waiting += len(entities)
-            try:
-                cold = await place.reads.run(read)
-            finally:
-                place.waiting -= len(entities)
+            cold = await self._read(reader.name, look, read)
         reader.count(entities)
         return look, reader.overlay(look, cold)
+
+    async def explained(self, caller: Caller, reader: TableReader, entity: Entity) -> Explained:
+        """As ``explain``, without reading files on the event loop. Raises as ``looked_up``."""
+        clock = SystemClock()
+        sight = self.sights.of(caller, reader.cold.index.definition)
+        begun = looked(reader, entity, sight, clock)
+        sight = self.sights.of(caller, begun.look.cold.index.definition)  # it may have just been altered
+        found = await self._read(reader.name, begun.look, partial(explain, reader, begun, sight, clock))
+        reader.count(begun.look.entities)
+        return found
+
+    async def _read(self, table: str, look: Look, read: Callable[[], T]) -> T:
+        """What comes of reading files for what was looked for, by threads. Raises `ServerBusy`."""
+        place = self._place_of(look.cold.index.location, table)
+        if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
+            raise ServerBusy.of_lookups(table, COLD_WAITING_MAX)
+        place.waiting += len(look.entities)
+        try:
+            return await place.reads.run(read)
+        finally:
+            place.waiting -= len(look.entities)
 
     def _place_of(self, location: str | None, table: str) -> _Place:
         """Where a table is; one of which that is not known yet is in a place of its own."""

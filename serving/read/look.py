@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from thermocline.rules.fold import loses
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.serving.cold.entity_rows import EntityRows
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 
 Hits = Mapping[bytes, "HotRow | None"]
+
+
+def counting(cold: EntityRows, hits: Hits) -> Iterator[tuple[bytes, HotRow | None]]:
+    """The hits of an entity that do not lose against its cold rows, each with its key."""
+    return (
+        (key, row)
+        for key, row in hits.items()
+        if row is None or not loses(row.sequence, cold.sequences.get(key))
+    )
+
 
 # What a hot row and its key take beside their bytes.
 HIT_OVERHEAD_BYTES: Final = 300

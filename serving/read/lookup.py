@@ -26,14 +26,14 @@ from thermocline.iceberg.files import local_path
 from thermocline.iceberg.read_counts import ReadCounts
 from thermocline.iceberg.shared_io import is_same_access
 from thermocline.process.logs import fields
-from thermocline.rules.fold import loses, overlay
+from thermocline.rules.fold import overlay
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.serving.cold.entity_rows import NO_ENTITY_ROWS, NO_ROWS, EntityRows, joined
 from thermocline.serving.cold.row_json import RowJson
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords
-from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached
+from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached, counting
 from thermocline.serving.store import measures
 from thermocline.serving.store.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 
@@ -476,7 +476,6 @@ def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> Js
     rows = cold.by_key()
     winners = {
         key: form.hot(entity, key, row, rows.get(key)) if row is not None and row.payload else None
-        for key, row in hits.items()
-        if row is None or not loses(row.sequence, cold.sequences.get(key))
+        for key, row in counting(cold, hits)
     }
     return joined(overlay(rows, winners).values())

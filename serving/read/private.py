@@ -50,12 +50,14 @@ from thermocline.serving.cold.manifest import source_of
 from thermocline.serving.hot.pinned import hold
 from thermocline.serving.hot.tier import HotTier
 from thermocline.serving.hot.view import HotReader
-from thermocline.serving.read.answer import answer_json, refused_json
+from thermocline.serving.read.answer import answer_json, explained_json, refused_json
 from thermocline.serving.read.encode import encoded
 from thermocline.serving.read.entity import entity_of
+from thermocline.serving.read.explained import explain, looked
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.fetched import own_folder
 from thermocline.serving.read.lookup import TableReader
+from thermocline.serving.read.sight import Sight
 from thermocline.serving.read.since import check_log_since, check_readable_since, state_since
 from thermocline.serving.read.table_at import TableAt
 from thermocline.serving.read.wanted import Wanted
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.read_point import ReadPoint
+    from thermocline.serving.read.look import Look
     from thermocline.settings import Settings
 
 FOLDER_PREFIX: Final = "thermocline-"
@@ -94,6 +97,14 @@ def lookup(
     """
     with opened(settings, table) as private:
         return private.lookup(parameters, read_after)
+
+
+def explained(
+    settings: Settings, table: str, parameters: Mapping[str, str], read_after: str | None = None
+) -> dict[str, Any]:
+    """The same with where each row came from, in the form of the server's JSON. Raises as ``lookup``."""
+    with opened(settings, table) as private:
+        return private.explained(parameters, read_after)
 
 
 def refused(settings: Settings, table: str, count_max: int) -> dict[str, Any]:
@@ -170,19 +181,42 @@ class Private:
     def lookup(self, parameters: Mapping[str, str], read_after: str | None = None) -> dict[str, Any]:
         """As the function ``lookup``."""
         entity = entity_of(self.definition, parameters)
+        wanted = self._wanted(read_after)
+        look, results = self.reader.lookup((entity,))
+        self._check_includes(look, wanted, read_after)
+        refused = self.reader.refused(look, wanted, results)
+        content = answer_json(self.definition.name, look, entity, results[0], refused)
+        answer: dict[str, Any] = msgspec.json.decode(content)
+        return answer
+
+    def explained(self, parameters: Mapping[str, str], read_after: str | None = None) -> dict[str, Any]:
+        """As the function ``explained``."""
+        entity = entity_of(self.definition, parameters)
+        wanted = self._wanted(read_after)
+        clock, sight = SystemClock(), Sight(self.definition)
+        begun = looked(self.reader, entity, sight, clock)
+        self._check_includes(begun.look, wanted, read_after)
+        found = explain(self.reader, begun, sight, clock)
+        refused = self.reader.refused(found.look, wanted, [found.live_rows])
+        content = explained_json(self.definition.name, found, entity, refused)
+        answer: dict[str, Any] = msgspec.json.decode(content)
+        return answer
+
+    def _wanted(self, read_after: str | None) -> Mapping[tuple[str, int], int]:
         wanted = parse_read_after(read_after) if read_after else {}
         check_topics(self.definition, wanted)
-        look, results = self.reader.lookup((entity,))
+        return wanted
+
+    def _check_includes(
+        self, look: Look, wanted: Mapping[tuple[str, int], int], read_after: str | None
+    ) -> None:
+        """Raises `ReadAfterTimeout` where the answer does not include the records that it is to."""
         check_partitions(look.read_point.end, wanted)
         if not includes(look.read_point.end, wanted):
             log_ends = ends_before(look.read_point.end, wanted)
             raise ReadAfterTimeout(
                 table=self.definition.name, wanted=str(read_after), waited_seconds=0.0, log_ends=log_ends
             )
-        refused = self.reader.refused(look, wanted, results)
-        content = answer_json(self.definition.name, look, entity, results[0], refused)
-        answer: dict[str, Any] = msgspec.json.decode(content)
-        return answer
 
     def refused(self, count_max: int) -> dict[str, Any]:
         """As the function ``refused``."""

@@ -834,6 +834,58 @@ def test_lookup_hands_on_the_key_and_prints_the_answer(call: Call, serving: Any)
     assert ["1", "null"] in [line.split() for line in text.splitlines()]
 
 
+def test_an_explained_lookup_shows_where_each_row_came_from_and_what_it_replaced(
+    call: Call, serving: Any
+) -> None:
+    cold = {"file": "s3://lake/a.parquet", "row_group": 2, "position": 17, "commit": 12}
+    cold |= {"record": {"topic": "t", "partition": 0, "offset": 3, "timestamp_ms": 1_000}}
+    hot = {"topic": "t", "partition": 0, "offset": 7, "timestamp_ms": 1_767_323_045_123}
+    rows = [
+        {"row": {"id": 1, "v": "a"}, "hot": None, "cold": cold, "replaced": None},
+        {"row": {"id": 2, "v": "b"}, "hot": hot, "cold": cold, "replaced": {"id": 2, "v": "old"}},
+        {"row": {"id": 3, "v": "c"}, "hot": hot, "cold": None, "replaced": None},
+        {"row": None, "hot": None, "cold": {**cold, "commit": None}, "replaced": {"id": 4, "v": "gone"}},
+        {"row": {"id": 5, "v": None}, "hot": None, "cold": {**cold, "record": None}, "replaced": None},
+    ]
+    seconds = {"look": 0.0001, "cold_rows": 0.0025, "overlay": 0.00002, "places": 0.001}
+    explained = {**answer([]), "rows": rows, "seconds": seconds}
+    asked = []
+
+    def ask(_: Settings, *words: object) -> dict[str, Any]:
+        asked.append(words)
+        return explained
+
+    serving.explained = ask
+    assert json.loads(call("lookup", "profiles", "id=1", "--explain", "--json")[1]) == explained
+    lines = call("lookup", "profiles", "id=1", "--explain")[1].splitlines()
+    assert asked == [("profiles", {"id": "1"}, None)] * 2
+    assert [" ".join(line.split()) for line in lines] == [
+        "row 1",
+        *("id 1", "v a"),
+        "from record t/0@3 of 1970-01-01T00:00:01.000Z",
+        "from file s3://lake/a.parquet, row group 2, row 17, of commit 12",
+        "row 2",
+        *("id 2", "v b"),
+        "from record t/0@7 of 2026-01-02T03:04:05.123Z, not committed yet",
+        'replaced v="old"',
+        "replaced record t/0@3 of 1970-01-01T00:00:01.000Z",
+        "replaced file s3://lake/a.parquet, row group 2, row 17, of commit 12",
+        "row 3",
+        *("id 3", "v c"),
+        "from record t/0@7 of 2026-01-02T03:04:05.123Z, not committed yet",
+        "row 4, deleted",
+        *("id 4", "v gone"),
+        "from record a tombstone, not committed yet",
+        "replaced record t/0@3 of 1970-01-01T00:00:01.000Z",
+        "replaced file s3://lake/a.parquet, row group 2, row 17",
+        "row 5",
+        *("id 5", "v null"),
+        "from file s3://lake/a.parquet, row group 2, row 17, of commit 12",
+        "4 rows and 1 deleted as of snapshot 9 and the log before profiles/0@8, 0.04 s old",
+        "it took: look 0.10 ms, cold rows 2.50 ms, overlay 0.02 ms, places 1.00 ms",
+    ]
+
+
 @pytest.mark.parametrize("words", [["id"], ["=1"], ["id=1", "id=2"]])
 def test_a_key_that_is_not_column_and_value_is_refused(call: Call, serving: Any, words: list[str]) -> None:
     code, _, err = call("lookup", "profiles", *words)

@@ -45,10 +45,12 @@ def test_answers_are_the_servers_json_as_it_is() -> None:
         assert client.lookup("pro files", {"id": "7"}, "profiles/0@4, profiles/0@2") == ANSWER
         assert client.batch("profiles", [{"id": 7}, {"id": 8}]) == ANSWER
         assert client.refused("profiles", 10) == ANSWER
+        assert client.explained("profiles", {"id": "7"}) == ANSWER
     assert [f"{request.method} {request.url.raw_path.decode()}" for request in requests] == [
         "GET /v1/tables/pro%20files/rows?id=7",
         "POST /v1/tables/profiles/rows:batch",
         "GET /v1/tables/profiles/refused?limit=10",
+        "GET /v1/tables/profiles/rows/explained?id=7",
     ]
     assert requests[0].headers["Thermocline-Read-After"] == "profiles/0@4"
     assert json.loads(requests[1].content) == {"entities": [{"id": 7}, {"id": 8}]}

@@ -54,7 +54,7 @@ class ConfigExists(ConfigurationError):
     `thermocline init` writes a configuration where there is none. To one that is there, it only adds the
     table of a topic that is named: everything else in the file stays as it is, to the last byte. Its brokers,
     registry and catalog are used, so options that say other ones are refused, and so is a name that a table
-    has already.
+    has already. `table create --from-schema` adds a table in the same way.
 
     Nothing was changed.
     """
@@ -111,7 +111,7 @@ class DefinitionDiffers(Listing, ConfigurationError):
     _state = "nothing was read or written; the table keeps its definition."
     _next = (
         "thermocline table alter {table}      (if the file is right: changes the table to match)\n"
-        "thermocline table show {table}      (if the table is right: change [tables.{table}] to match)"
+        "thermocline table diff {table}      (if the table is right: has the lines for [tables.{table}])"
     )
 
     table: str
@@ -128,7 +128,7 @@ class AlterationRefused(Listing, ConfigurationError):
     with its reason.
 
     Nothing was written; the table keeps its definition. Undo those changes in the file; `thermocline table
-    show` prints the table's definition. If you need them, create a new table under another name and
+    diff` prints the lines to write there. If you need them, create a new table under another name and
     identifier, and let it read the log from the start.
     """
 
@@ -136,19 +136,21 @@ class AlterationRefused(Listing, ConfigurationError):
     http_status = 409
     _what = "altering {table} to match the configuration has {_problems}"
     _state = "nothing was written; the table keeps its definition."
-    _next = "thermocline table show {table}      (change [tables.{table}] to match, or use a new table)"
+    _next = "thermocline table diff {table}      (has the lines for [tables.{table}]; or use a new table)"
 
     table: str
     problems: tuple[str, ...]
 
 
 class NotConfirmed(ConfigurationError):
-    """A command that destroys or gives up something was not confirmed.
+    """A command that destroys, gives up or makes something was not confirmed.
 
-    At a terminal, commands that delete ask. Without one, they need --yes, so that no script destroys data by
-    accident. `ingest accept-gap` and `ingest rebase` act only on exactly the state that the user saw: all
-    facts that the error printed must be repeated on the command line, and no others. If they differ, the log
-    may have lost more since, or another problem must be solved first.
+    At a terminal, commands that delete ask, and so do those that write what they show first. Without one,
+    they need --yes, so that no script destroys data by accident. `ingest accept-gap` and `ingest rebase` act
+    only on exactly the state that the user saw: all facts that the error printed must be repeated on the
+    command line, and no others. If they differ, the log may have lost more since, or another problem must be
+    solved first. `apply` does to a table only what its plan showed, so it stops if somebody changed the table
+    meanwhile.
 
     Nothing was changed. Check what would be removed, or what is found now, then run the printed command.
     """

@@ -8,5 +8,5 @@ and write a data file, its index, and deletion vectors. ``avro`` reads manifests
 schemas once. ``row_lineage`` is the lineage of rows that move to another file.
 
 ``leases`` says who needs which snapshot, ``lineage`` and ``reading`` what the snapshots are, and which of
-their commits read which offsets.
+their commits read which offsets. ``compared`` has a table beside the definition that the file has for it.
 """

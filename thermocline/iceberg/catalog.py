@@ -182,6 +182,14 @@ def find_table(catalog: Catalog, identifier: str) -> Table | None:
         return None
 
 
+def catalog_if_any(settings: CatalogSettings) -> Catalog | None:
+    """The catalog; None where it is made with the first table. Raises as `open_catalog` does."""
+    sqlite = sqlite_path(settings.uri)
+    if sqlite is not None and not Path(sqlite).exists():
+        return None
+    return open_catalog(settings)
+
+
 def drop_from(catalog: Catalog, identifier: str) -> None:
     """Take a table out of the catalog, if it is there; its files stay. Raises `CatalogUnreachable`."""
     try:

@@ -17,7 +17,7 @@ from thermocline.rules.recognise import SampledRecord, Topic
 if TYPE_CHECKING:
     from thermocline.settings import KafkaSettings
 
-__all__ = ["Sample", "sampled"]
+__all__ = ["Sample", "sampled", "topic_facts"]
 
 BYTES_MAX: Final = 64 * 1024 * 1024
 """Of keys and values: some topics have records of many megabytes, and all of a sample is in memory."""
@@ -35,9 +35,8 @@ class Sample:
 def sampled(kafka: KafkaSettings, topic: str, records_max: int) -> Sample:
     """At most so many records. Raises `TopicMissing`, and what reading raises."""
     log = Log(kafka)
-    facts = log.describe([topic])[topic]
+    told = _facts(log, topic)
     starts, ends = log.bounds([topic])
-    config, kept = log.configs([topic])[topic], log.retentions([topic])[topic]
     spans = [
         OffsetRange(topic, partition, starts.get((topic, partition)), end)
         for _, partition, end in ends.items()
@@ -51,9 +50,19 @@ def sampled(kafka: KafkaSettings, topic: str, records_max: int) -> Sample:
             size += len(record.key or b"") + len(record.value or b"")
             if size > BYTES_MAX:
                 break
-    told = Topic(topic, facts.partitions, config.is_compacted, kept.kept_ms, config.is_hidden)
     records = tuple(record for _, record in sorted(found.items()))
     return Sample(told, records, sum(span.end - span.first for span in spans))
+
+
+def topic_facts(kafka: KafkaSettings, topic: str) -> Topic:
+    """What the log says of a topic by itself. Raises `TopicMissing`, and what asking raises."""
+    return _facts(Log(kafka), topic)
+
+
+def _facts(log: Log, topic: str) -> Topic:
+    facts = log.describe([topic])[topic]
+    config, kept = log.configs([topic])[topic], log.retentions([topic])[topic]
+    return Topic(topic, facts.partitions, config.is_compacted, kept.kept_ms, config.is_hidden)
 
 
 def _ranges(spans: Sequence[OffsetRange], records_max: int) -> Iterator[list[OffsetRange]]:

@@ -49,7 +49,7 @@ class Alteration:
 
     ``added`` are new columns in declared order, with the field ids that Iceberg will give them; ``topics``
     are new ones; ``changes`` says everything in sentences, and is empty where nothing differs. A new number
-    of buckets has ``files_to_rewrite``.
+    of buckets has ``files_to_rewrite``. ``undone`` is what other programs changed, and is given back first.
     """
 
     definition: LiveTable
@@ -58,6 +58,7 @@ class Alteration:
     topics: tuple[str, ...]
     changes: tuple[str, ...]
     files_to_rewrite: int = 0
+    undone: tuple[str, ...] = ()
 
 
 def plan_alteration(

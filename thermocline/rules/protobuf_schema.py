@@ -42,12 +42,18 @@ from thermocline.rules.avro_schema import SchemaInvalid
 
 __all__ = [
     "canonical",
+    "comments_of",
     "descriptors_of",
     "message_at",
     "message_called",
     "packed_schema",
     "unpacked_schema",
 ]
+
+# Numbers of the fields of descriptor.proto, of which the paths of comments are made.
+_MESSAGE: Final = 4  # FileDescriptorProto.message_type
+_FIELD: Final = 2  # DescriptorProto.field
+_NESTED: Final = 3  # DescriptorProto.nested_type
 
 
 def canonical(descriptors: bytes) -> bytes:
@@ -70,6 +76,36 @@ def canonical(descriptors: bytes) -> bytes:
             _keep_enum(enum, one.enum_type.add())
     content: bytes = kept.SerializeToString(deterministic=True)
     return content
+
+
+def comments_of(descriptors: bytes) -> dict[str, dict[str, str]]:
+    """What the texts of a set of files say of the fields of each message, by the message's full name.
+
+    Nothing where they were compiled without it. Raises `SchemaInvalid`.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for file in _files(descriptors):
+        for location in file.source_code_info.location:
+            said = (location.leading_comments or location.trailing_comments).strip()
+            path = list(location.path)
+            if not said or len(path) % 2 or path[-2:-1] != [_FIELD]:
+                continue
+            message = _message_in(file, path[:-2])
+            if message is not None:
+                name, of = message
+                found.setdefault(name, {})[of.field[path[-1]].name] = said
+    return found
+
+
+def _message_in(file: Any, path: Sequence[int]) -> tuple[str, Any] | None:
+    """A message of a file, with its full name, by the path to its declaration."""
+    name, of = file.package, None
+    for kind, number in zip(path[::2], path[1::2], strict=True):
+        if kind != (_MESSAGE if of is None else _NESTED):
+            return None
+        of = (file.message_type if of is None else of.nested_type)[number]
+        name = f"{name}.{of.name}".lstrip(".")
+    return None if of is None else (name, of)
 
 
 def descriptors_of(files: Mapping[str, str]) -> bytes:

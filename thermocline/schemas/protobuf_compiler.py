@@ -75,6 +75,8 @@ def _is_path(name: str) -> bool:
 def compiled_file(path: Path) -> bytes:
     """The descriptors of a file on disk, which imports others from its folder; or those that it has itself.
 
+    Compiled ones have the comments that the text has.
+
     Raises:
         SchemaInvalid: with what the compiler says.
         CompilerFailed: it did not come to an end.
@@ -106,7 +108,7 @@ def _run(folder: Path, main: str, *more: Path) -> bytes:
     command = [
         *(sys.executable, "-P", "-m", "grpc_tools.protoc"),
         *(f"--proto_path={place}" for place in (folder, *more, *_installed())),
-        *("--include_imports", f"--descriptor_set_out={output}", main),
+        *("--include_imports", "--include_source_info", f"--descriptor_set_out={output}", main),
     ]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)

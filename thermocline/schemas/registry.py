@@ -151,8 +151,9 @@ class _Client:
                 problem=f"schema {id_} has rules that change values, as encryption does, and none is run here"
             )
         kind = str(found.get("schemaType") or "AVRO")[:40]
-        if kind not in ("AVRO", "PROTOBUF"):
-            return WriterSchema(kind=kind)
+        if kind not in ("AVRO", "PROTOBUF"):  # records are read without it: it only says what to propose
+            text = found.get("schema")
+            return WriterSchema((text,) if isinstance(text, str) else (), kind=kind)
         if kind == "PROTOBUF":
             serialized = self._serialized(id_, path)
             if serialized is not None:

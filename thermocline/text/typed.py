@@ -19,7 +19,7 @@ PROGRAM: Final = "thermocline"
 # Those that read the configuration, however they stand in a text.
 _OF_CONFIG: Final = re.compile(
     rf"(?<![\w./-]){PROGRAM} "
-    r"(?=(?:audit|client|config|dev|doctor|extract|ingest|init|lookup|maintain|quarantine|refused|serve|sql|status|table|topic|try|verify"
+    r"(?=(?:apply|audit|client|config|dev|doctor|extract|ingest|init|lookup|maintain|quarantine|refused|serve|sql|status|table|topic|try|verify"
     r"|views)\b)"
 )
 # Options of the program itself; the others stand alone.

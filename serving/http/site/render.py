@@ -62,6 +62,11 @@ def overall(status: ServerStatus) -> Finding:
     )
 
 
+def within(path: str, folder: str) -> str:
+    """The path of a file as seen from a folder that it is in; else as it is."""
+    return path.removeprefix(f"{folder.rstrip('/')}/")
+
+
 def part(template: str, **values: Any) -> Markup:
     """The part of a page that is replaced when it is refreshed."""
     return Markup(_ENVIRONMENT.get_template(template).render(**values))  # noqa: S704  what it was made of is escaped
@@ -69,7 +74,14 @@ def part(template: str, **values: Any) -> Markup:
 
 def page(title: str, main: Markup, names: Sequence[str] = (), **values: Any) -> str:
     """A whole page."""
-    given = {"signed_in": False, "is_sign_in": False, "here": "", **values}
+    given = {
+        "signed_in": False,
+        "is_sign_in": False,
+        "is_still": False,
+        "here": "",
+        "looked_up": (),
+        **values,
+    }
     return _ENVIRONMENT.get_template("layout.html").render(title=title, main=main, names=names, **given)
 
 
@@ -89,6 +101,7 @@ _ENVIRONMENT.filters |= {
     "count": words.count,
     "bytes_text": words.bytes_text,
     "share": words.share,
+    "within": within,
 }
 _ENVIRONMENT.globals |= {
     "ago": words.ago,

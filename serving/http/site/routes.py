@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from thermocline.errors import BadRequest, ThermoclineError, UnknownTable
 from thermocline.serving.http.dependencies import Asking, OfWorker
 from thermocline.serving.http.site import render
+from thermocline.serving.http.site.framed import framed
 from thermocline.serving.http.site.session import (
     ASSETS,
     CREDENTIAL_MAX,
@@ -25,7 +26,7 @@ from thermocline.serving.http.site.session import (
 )
 from thermocline.serving.http.site.sign_in import CREDENTIALS, PAGE_HEADERS, sign_in_page
 from thermocline.serving.http.statuses import operated, operates_all, server_status
-from thermocline.serving.read.caller import Credentials
+from thermocline.serving.read.caller import Action, Credentials
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -46,6 +47,9 @@ _FILES: Final = {
     for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"))
     for path in (Path(__file__).parent / "assets" / name,)
 }
+
+_IN_QUERIES: Final = "%=&+"
+"""What a browser leaves in a query, where all else is encoded already."""
 
 pages = APIRouter(include_in_schema=False)
 assets = APIRouter(include_in_schema=False)
@@ -78,7 +82,7 @@ async def _of_table(
     try:
         main = await _shared(worker, caller, template, table)
     except UnknownTable:
-        main = render.part("unknown.html", name=table)
+        main = render.part("unknown.html", name=table, what="operate")
         return _answer(worker, caller, "No such table", main, is_part, status=404)
     return _answer(worker, caller, title, main, is_part)
 
@@ -106,7 +110,9 @@ async def sign_in(worker: OfWorker, request: Request) -> Response:
         return sign_in_page(to, problem=error.what, status=error.status)
     session: Session = request.app.state.session
     cookie = await asyncio.to_thread(session.cookie, key)
-    return RedirectResponse(quote(to), 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
+    path, mark, query = to.partition("?")
+    target = quote(path) + mark + quote(query, safe=_IN_QUERIES)
+    return RedirectResponse(target, 303, {**PAGE_HEADERS, "Set-Cookie": cookie})
 
 
 @assets.post(SIGN_OUT)
@@ -131,16 +137,18 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
     reads_all = name is not None and caller.reads_all(name)
+    looks_up = name is not None and caller.may(Action.LOOKUP, name)
 
     async def make() -> Markup:
         status = await server_status(worker, caller, name)
         values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
         if name is not None:
-            values |= {"name": name, "table": status.tables[name], "shows_reasons": reads_all}
+            values |= {"name": name, "table": status.tables[name]}
+            values |= {"shows_reasons": reads_all, "looks_up": looks_up}
         return await asyncio.to_thread(render.part, template, **values)
 
     # safety: pages-shared-by-grants, pages-shared-by-readers
-    key = template, name, shown, operates_all(worker, caller), reads_all
+    key = template, name, shown, operates_all(worker, caller), reads_all, looks_up
     seconds = min(max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), SHARED_SECONDS_MAX)
     return await worker.pages.get(key, seconds, make)
 
@@ -150,6 +158,4 @@ def _answer(
 ) -> Response:
     if is_part:
         return HTMLResponse(main, status, PAGE_HEADERS)
-    names = [table.name for table in operated(worker, caller)]
-    whole = render.page(title, main, names, signed_in=caller.key is not None, here=title)
-    return HTMLResponse(whole, status, PAGE_HEADERS)
+    return framed(worker, caller, title, main, status, here=title)

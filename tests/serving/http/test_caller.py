@@ -81,6 +81,7 @@ def served(
 
 OF_ROWS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("GET", ROWS, {}),
+    ("GET", ROWS.replace("rows", "rows/explained"), {}),
     ("POST", "/v1/tables/profiles/rows:batch", {"json": {"entities": [{"app_id": 7, "user_id": "u1"}]}}),
     ("POST", "/v1/tables/profiles/extract", {"json": {}}),
     ("GET", "/v1/tables/profiles/refused", {}),

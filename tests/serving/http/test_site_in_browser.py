@@ -200,3 +200,35 @@ def test_an_open_page_follows_what_happens(browser: Any, site: tuple[str, Site])
     )
     opened = browser.find_element(By.ID, "all-buckets")
     assert opened.get_attribute("open") is not None, "what somebody opened stays open"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_rows_are_looked_up_by_the_form(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
+    url, served = site
+    world = served.worlds["orders"]
+    key = {"app_id": 7, "user_id": "it's &", "key": "plan"}
+    world.produce(key, {"value": "pro", "updated_at": "2026-01-02T03:04:05Z"})
+    world.produce({**key, "key": "note"}, {"value": HOSTILE, "updated_at": None})
+    world.produce({"app_id": 7, "user_id": "worn", "key": "0"}, {"value": "blue"})
+    world.produce({"app_id": 7, "user_id": "worn", "key": "10"}, None)
+    world.tail()
+    shown(browser, f"{url}/tables/orders", size, scheme)
+    browser.find_element(By.LINK_TEXT, "Look up rows").click()
+    check(browser, f"look-up-{size}-{scheme}")
+    for label, text in (("app_id", "7"), ("user_id", "it's &")):
+        browser.find_element(By.CSS_SELECTOR, f"input[name={label}]").send_keys(text)
+    browser.find_element(By.CSS_SELECTOR, ".ask button").click()
+    check(browser, f"looked-up-{size}-{scheme}")
+    told = browser.find_element(By.ID, "main").text
+    assert 'app_id=7, user_id="it\'s &"' in told
+    assert HOSTILE in told, "as text"
+    assert "Not committed yet: record profiles/0@" in told
+    assert "client.lookup('orders', app_id=7, user_id=\"it's &\")" in told
+    shown(browser, f"{url}/tables/orders/lookup?app_id=7&user_id=worn", size, scheme)
+    check(browser, f"looked-up-committed-{size}-{scheme}")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".rows tbody tr")) == 30
+    shown(browser, f"{url}/tables/orders/lookup?app_id=seven&user_id=u1", size, scheme)
+    check(browser, f"look-up-wrong-{size}-{scheme}")
+    assert browser.find_element(By.CSS_SELECTOR, "[aria-invalid]").get_attribute("name") == "app_id"
+    assert "seven" in browser.find_element(By.CSS_SELECTOR, "[role=alert]").text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from thermocline.rules.column_types import FIELD_NAME, LEVELS_MAX
@@ -35,9 +36,10 @@ _AS_TEXT: Final = (
 _UNSIGNED: Final = ("uint64", "fixed64")
 
 
-def message_fields(message: Any) -> list[Field]:
-    """The fields of a message's descriptor."""
-    return [_declared(field) for field in message.fields]
+def message_fields(message: Any, docs: Mapping[str, Mapping[str, str]]) -> list[Field]:
+    """The fields of a message's descriptor, with what is said of those of each message, by its full name."""
+    said = docs.get(message.full_name, {})
+    return [_declared(field, said.get(field.name, "")) for field in message.fields]
 
 
 def message_at_field(message: Any, name: str) -> Any:
@@ -46,13 +48,13 @@ def message_at_field(message: Any, name: str) -> Any:
     return None if field is None or field.is_repeated else field.message_type
 
 
-def _declared(field: Any) -> Field:
+def _declared(field: Any, doc: str) -> Field:
     spelled = described(field)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (doc,) if doc else ()
     if spelled in _UNSIGNED:
-        notes = ("without a sign: a number beyond 2^63 is refused",)
+        notes += ("without a sign: a number beyond 2^63 is refused",)
     if field.message_type is not None and field.message_type.full_name == DECIMAL:
-        notes = ("decimals of any scale: decimal(p,s) reads them, if they always fit",)
+        notes += ("decimals of any scale: decimal(p,s) reads them, if they always fit",)
     return Field(field.name, _type(field, 0, ()), spelled, notes, not field.has_presence)
 
 

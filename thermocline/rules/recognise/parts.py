@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -54,7 +54,9 @@ class Part:
 
     ``format`` as definitions have it, empty where there is nothing to tell it from, or only what a registry
     would know. ``ids`` are the schemas that they name, the last one met first. ``bodies`` are the documents
-    without what names their schemas. ``matching`` of ``present`` documents are of the format.
+    without what names their schemas. ``matching`` of ``present`` documents are of the format. ``names`` are
+    what schemas are called that no document was asked for, and ``docs`` what they say of the fields of each
+    message, where they don't have that with them. ``is_framed``: documents name their schemas.
     """
 
     format: str
@@ -65,6 +67,13 @@ class Part:
     ids: tuple[SchemaId, ...] = ()
     widths: tuple[int, ...] = ()
     heads: Mapping[SchemaId, bytes] | None = None
+    names: Mapping[SchemaId, str] | None = None
+    is_framed: bool = True
+    docs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def name_of(self, id_: SchemaId) -> str:
+        """What a schema is called in evidence."""
+        return (self.names or {}).get(id_, f"schema {id_}")
 
     @property
     def is_named(self) -> bool:

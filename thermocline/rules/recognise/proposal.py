@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from thermocline.rules.column_types import TYPES, ColumnType
@@ -12,6 +12,7 @@ from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import last_header
+from thermocline.rules.recognise.declared import DeclaredSchema, declared_options, declared_part
 from thermocline.rules.recognise.fields import Field
 from thermocline.rules.recognise.key import Key, key_of_records, key_of_values
 from thermocline.rules.recognise.parts import Part, recognised_part, schema_ids
@@ -31,6 +32,7 @@ __all__ = [
     "Proposal",
     "ProposedColumn",
     "proposed",
+    "proposed_by_declared",
     "proposed_by_schemas",
     "seem_to_name_schemas",
     "wanted_schemas",
@@ -38,6 +40,9 @@ __all__ = [
 
 COLUMNS_MAX: Final = 200
 """Of a table that nobody has looked at: the rest of the fields are named, and can be added."""
+_KEY_ID: Final = 1
+_VALUE_ID: Final = 2
+"""Ids of schemas that no record names, to tell them apart here."""
 Schemas = Mapping[SchemaId, WriterSchema]
 
 
@@ -137,29 +142,35 @@ def proposed_by_schemas(
         lacks = "value" if value_id is None else "key"
         why = f"the topic is empty, and no registry has a schema {topic.name}-{lacks}"
         raise Unrecognised(why, "write some records, and repeat this")
-    parts = _declared_part(key_id, schemas), _declared_part(value_id, schemas)
-    if "json_schema" in (parts[0].format, parts[1].format):
-        why = "the topic is empty, and a JSON Schema does not say what columns to read"
-        raise Unrecognised(why, "write some records, and repeat this")
-    return _proposal(topic, (), parts, schemas, key)
+    of_key = None if key_id is None else DeclaredSchema(f"schema {key_id}", schemas[key_id])
+    return proposed_by_declared(topic, of_key, DeclaredSchema(f"schema {value_id}", schemas[value_id]), key)
+
+
+def proposed_by_declared(
+    topic: Topic,
+    of_key: DeclaredSchema | str | None,
+    of_value: DeclaredSchema,
+    key: Sequence[str] = (),
+) -> Proposal:
+    """A definition by schemas alone. Without fields of the value to be the ``key``, ``of_key`` says it.
+
+    That is a schema, or one of `PLAIN_KEYS`; with neither, every record adds a row. Raises `Unrecognised`.
+    """
+    of_key = None if key else of_key
+    parts = declared_part(of_key, _KEY_ID), declared_part(of_value, _VALUE_ID)
+    given = {_KEY_ID: of_key, _VALUE_ID: of_value}
+    schemas: dict[SchemaId, WriterSchema] = {
+        id_: one.schema for id_, one in given.items() if isinstance(one, DeclaredSchema)
+    }
+    found = _proposal(topic, (), parts, schemas, key)
+    read_by = {**dict(declared_options("key", of_key)), **dict(declared_options("value", of_value))}
+    return replace(found, options={**found.options, **read_by})
 
 
 def _texts(records: Sequence[SampledRecord]) -> tuple[Any, Any]:
     keys = [one.key for one in records], [last_header(one.headers, KEY_HEADER) for one in records]
     values = [one.value for one in records], [last_header(one.headers, VALUE_HEADER) for one in records]
     return keys, values
-
-
-def _declared_part(id_: SchemaId | None, schemas: Schemas) -> Part:
-    """A part without documents, of which a schema is known."""
-    if id_ is None:
-        return Part("", 0, 0, {}, ())
-    known = schemas[id_]
-    if known.problem:
-        raise Unrecognised(f"the topic is empty, and {known.problem}", "write some records, and repeat this")
-    head = b"\x00" + int(id_).to_bytes(4) + (b"\x00" if known.kind == "PROTOBUF" else b"")
-    found = recognised_part([head], [None], schemas)
-    return Part(found.format, 0, 0, {}, (), found.ids, (), found.heads)
 
 
 def _proposal(

@@ -66,6 +66,8 @@ def _partitions(topic: Topic, records: Sequence[SampledRecord], key: Key) -> Ite
             places[one.key].add(one.partition)
     several = sum(len(partitions) > 1 for partitions in places.values())
     found = f"{several:,} of the {len(places):,} keys that were seen are in several"
+    if not records:
+        found = "there is no record yet"
     if key.is_in_value:
         found = "the key is in the value, and need not decide the partition"
     yield f"partitions: whether all records of a key are in one partition is not known; {found}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from thermocline.rules.avro_schema import AvroType, SchemaInvalid, parse_schema
@@ -13,6 +14,7 @@ from thermocline.rules.decode.connect import unwrapped
 from thermocline.rules.decode.framing import SchemaId, message_indexes
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.recognise.fields import Field, merged, seen_fields
+from thermocline.rules.recognise.json_schema_fields import parse_json_schema
 from thermocline.rules.recognise.parts import Form, Number, Part, document_of
 from thermocline.rules.recognise.records import counted_of
 from thermocline.rules.recognise.schema_fields import declared_fields, docs_of, record_at, type_of
@@ -86,13 +88,14 @@ def _documents(part: Part, schemas: Mapping[SchemaId, WriterSchema], of: str) ->
         raise Unrecognised(why, "give the URL of the schema registry", needs_registry=True)
     if part.format in _SINGLE:
         return _plain(part, of)
-    if part.format in ("avro", "protobuf"):
+    is_declared = part.ids and not part.bodies  # by schemas alone
+    if part.format in ("avro", "protobuf") or is_declared:
         return _typed(part, schemas, of)
     return _json(part, of)
 
 
 def _plain(part: Part, of: str) -> Documents:
-    evidence = f"{_WORDS[part.format]}: {counted_of(part.matching, part.present)} {of}"
+    evidence = _seen(part, of)
     notes: tuple[str, ...] = ()
     if part.format == "bytes":
         notes = ("if they are Avro or Protobuf without a schema's id: set format, and value_schema_file",)
@@ -131,7 +134,7 @@ def _json(part: Part, of: str) -> Documents:
     there = [row for row in rows if row is not None]
     with_schema = [text for index in range(len(payloads)) if (text := schema_of(index))]
     declared = _declared_beside(with_schema, inner) if with_schema else []
-    said = f"{_WORDS[part.format]}: {counted_of(part.matching, part.present)} {of}"
+    said = _seen(part, of)
     if envelope != "plain":
         said += f"; {_ENVELOPED[envelope]} in {counted_of(_events(objects, envelope), len(objects))}"
     if with_schema:
@@ -207,15 +210,12 @@ def _declared_beside(texts: Sequence[bytes], inner: str | None) -> list[Field]:
 
 def _typed(part: Part, schemas: Mapping[SchemaId, WriterSchema], of: str) -> Documents:
     """Documents that are read by the schemas of their writers."""
-    read = _avro if part.format == "avro" else _protobuf
-    parsed = list(read(part, schemas))
+    parsed = list(_READERS[part.format](part, schemas))
     if not parsed:
         remedy = "correct the schemas in the registry, or write other records"
         raise Unrecognised(f"the schemas of the {of} can't be used", remedy)
     is_debezium = of == "values" and all(one.is_event for one in parsed)
-    said = f"{_WORDS[part.format]}: {counted_of(part.matching, part.present)} {of}, of " + ", ".join(
-        one.name for one in parsed
-    )
+    said = f"{_seen(part, of)}, of {', '.join(one.name for one in parsed)}"
     if parsed[0].single is not None:
         return Documents(part.format, single=parsed[0].single, said=said, part=part)
     fields = merged((one.name, one.rows() if is_debezium else one.fields()) for one in parsed)
@@ -251,7 +251,7 @@ def _avro(part: Part, schemas: Mapping[SchemaId, WriterSchema]) -> Iterator[_Par
             docs = docs_of(schemas[id_].texts[-1])
         except (ValueError, RecursionError):
             continue
-        yield _of_avro(f"schema {id_}", parsed, docs)
+        yield _of_avro(part.name_of(id_), parsed, docs)
 
 
 def _of_avro(name: str, parsed: AvroType, docs: Mapping[str, Mapping[str, str]]) -> _Parsed:
@@ -268,26 +268,61 @@ def _of_avro(name: str, parsed: AvroType, docs: Mapping[str, Mapping[str, str]])
 
 
 def _protobuf(part: Part, schemas: Mapping[SchemaId, WriterSchema]) -> Iterator[_Parsed]:
-    from thermocline.rules.protobuf_schema import message_at  # noqa: PLC0415  (few need it; takes long to load)
+    from thermocline.rules.protobuf_schema import (  # noqa: PLC0415  (few need it; takes long to load)
+        message_at,
+        message_called,
+    )
     from thermocline.rules.recognise.message_fields import (  # noqa: PLC0415  (the same)
         message_at_field,
         message_fields,
     )
 
     for id_ in part.ids:
+        known = schemas[id_]
         try:
-            message = message_at(
-                schemas[id_].descriptors, message_indexes((part.heads or {})[id_])
-            ).DESCRIPTOR
+            if known.message is not None:
+                message = message_called(known.descriptors, known.message).DESCRIPTOR
+            else:
+                indexes = message_indexes((part.heads or {})[id_])
+                message = message_at(known.descriptors, indexes).DESCRIPTOR
         except ValueError:
             continue
         after = message_at_field(message, "after")
         yield _Parsed(
-            f"schema {id_}",
-            lambda message=message: message_fields(message),  # type: ignore[misc]
-            lambda after=after: message_fields(after) if after is not None else [],  # type: ignore[misc]
+            part.name_of(id_),
+            lambda message=message: message_fields(message, part.docs),  # type: ignore[misc]
+            lambda after=after: message_fields(after, part.docs) if after is not None else [],  # type: ignore[misc]
             after is not None and "op" in message.fields_by_name,
         )
+
+
+def _json_schema(part: Part, schemas: Mapping[SchemaId, WriterSchema]) -> Iterator[_Parsed]:
+    for id_ in part.ids:
+        try:
+            parsed = parse_json_schema(schemas[id_].texts[-1])
+            after = parsed.at("after")
+            fields = parsed.fields()
+            rows = after.fields() if after is not None else []
+        except (ValueError, IndexError):
+            continue
+        is_event = after is not None and "op" in parsed.names
+        yield _Parsed(part.name_of(id_), partial(list, fields), partial(list, rows), is_event)
+
+
+_READERS: Final[Mapping[str, Callable[[Part, Mapping[SchemaId, WriterSchema]], Iterator[_Parsed]]]] = {
+    "avro": _avro,
+    "protobuf": _protobuf,
+    "json": _json_schema,
+    "json_schema": _json_schema,
+}
+
+
+def _seen(part: Part, of: str) -> str:
+    """What documents are, in words, and how many of those that were seen."""
+    words = _WORDS[part.format]
+    if not part.is_framed:
+        words = words.removesuffix(" with a schema's id")
+    return f"{words}: {counted_of(part.matching, part.present)} {of}" if part.present else words
 
 
 def spelled(value: object) -> str | None:

@@ -41,7 +41,7 @@ if ("signIn" in document.body.dataset) {
   if (location.pathname !== "/sign-in") {
     fetch(location.href).then((answer) => answer.ok && location.replace(location.href), () => {});
   }
-} else {
+} else if (!("still" in document.body.dataset)) {
   document.body.classList.add("kept");
   setTimeout(keep, 1000 * SECONDS);
   document.addEventListener("visibilitychange", () => refresh().catch(() => {}));
