@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def browser() -> Iterator[Any]:
     driver.quit()
 
 
-@pytest.fixture(scope="module")
+@lru_cache
 def axe() -> str:
     """The script of axe-core that ``requirements/axe.txt`` locks."""
     environment = python_with("axe.txt").parents[1]
@@ -115,7 +116,7 @@ def leave_pictures(browser: Any, name: str) -> None:
     (Path(folder) / "whole" / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
 
-def check(browser: Any, name: str, axe: str) -> None:
+def check(browser: Any, name: str) -> None:
     """Nothing serious by axe, nothing that the policy refused, and no need to scroll sideways."""
     leave_pictures(browser, name)
     browser.execute_script(OPEN_ALL)
@@ -125,7 +126,7 @@ def check(browser: Any, name: str, axe: str) -> None:
     severe = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
     # A page of a server that is gone may still have asked it; a page that is not there is logged, too.
     assert [one for one in severe if here in one and "status of 4" not in one] == []
-    browser.execute_script(axe)
+    browser.execute_script(axe())
     found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
     assert len(found["passes"]) > 10, "it looked"
     serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
@@ -134,9 +135,7 @@ def check(browser: Any, name: str, axe: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_can_be_read(
-    browser: Any, site: tuple[str, Site], axe: str, size: str, scheme: str
-) -> None:
+def test_every_page_can_be_read(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
     url, _ = site
     pages = {"tables": "/", "orders": "/tables/orders", "stopped": "/tables/payments"}
     pages |= {"empty": "/tables/empty", "broken": "/tables/shipments"}
@@ -144,7 +143,7 @@ def test_every_page_can_be_read(
     pages |= {"unknown": "/tables/none", "sign-in": "/sign-in"}
     for name, path in pages.items():
         shown(browser, url + path, size, scheme)
-        check(browser, f"{name}-{size}-{scheme}", axe)
+        check(browser, f"{name}-{size}-{scheme}")
     shown(browser, f"{url}/", size, scheme)
     verdict = browser.find_element(By.CSS_SELECTOR, ".verdict").text
     assert verdict.startswith("Trouble ")
@@ -159,9 +158,7 @@ def test_every_page_can_be_read(
     assert HOSTILE in browser.find_element(By.ID, "main").text, "as text"
 
 
-def test_a_hundred_tables_can_be_read(
-    browser: Any, served: Callable[..., Any], tmp_path: Path, axe: str
-) -> None:
+def test_a_hundred_tables_can_be_read(browser: Any, served: Callable[..., Any], tmp_path: Path) -> None:
     site = Site(served, tmp_path / "state")
     for number in range(100):
         site.add(f"shop_{number:02}_orders", rows=3)
@@ -176,11 +173,11 @@ def test_a_hundred_tables_can_be_read(
                 ("narrow", "dark"),
             ):
                 shown(browser, f"{url}/", size, scheme)
-                check(browser, f"hundred-{size}-{scheme}", axe)
+                check(browser, f"hundred-{size}-{scheme}")
             assert len(browser.find_elements(By.CSS_SELECTOR, ".tables tbody th")) == 100
             browser.find_element(By.CSS_SELECTOR, ".menu summary").click()
             assert len(browser.find_elements(By.CSS_SELECTOR, ".menu a")) == 100
-            check(browser, "hundred-menu", axe)
+            check(browser, "hundred-menu")
     finally:
         stop.set()
         thread.join()
