@@ -62,6 +62,8 @@ LINES: Final[dict[str, Line]] = {
     "epoch-seen": Line("of two that found the table free, one owns it", ("epoch_seen", "int(start.properties[EPOCH_PROPERTY])"), "ingest/commit/test_commit.py::test_two_that_found_the_table_free_do_not_both_own_it"),
     "lease-watched": Line("an owner that lives is not taken over", NEVER, "ingest/claim/test_lease.py::test_an_owner_that_renews_is_named"),
     "lease-patience": Line("an owner is waited for as long as it promises", ("holder.lease_seconds if holder is not None else", ""), "ingest/claim/test_lease.py::test_an_owner_elsewhere_that_is_silent_is_waited_for_as_long_as_it_promises"),
+    "standby-seldom": Line("a standby costs the store next to nothing", NEVER, "ingest/claim/test_standing_by.py::test_a_trace_is_written_seldom"),
+    "standby-first": Line("of several standbys, the one that lives keeps its trace", ALWAYS, "ingest/claim/test_standing_by.py::test_of_two_standbys_the_first_is_shown_while_it_lives"),
     "lease-this-machine": Line("only an ended process of this very machine is not waited for", NEVER, "ingest/claim/test_lease.py::test_an_owner_elsewhere_that_is_silent_is_waited_for_as_long_as_it_promises"),
     "lease-still-free": Line("a sign of life after the wait is respected", NEVER, "ingest/claim/test_lease.py::test_a_sign_of_life_after_the_wait_is_respected"),
     "lease-lost": Line("an owner that was overtaken stops by itself", NEVER, "ingest/claim/test_lease.py::test_an_owner_that_meets_a_higher_epoch_on_renewing_has_lost_the_table"),
@@ -807,6 +809,7 @@ LINES: Final[dict[str, Line]] = {
     # The pages for people.
     "status-granted": Line("nobody is shown the status of a table that they don't operate", (" if caller.may(Action.ADMIN, table.name)", ""), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
     "status-of-a-table-granted": Line("nor by its name", NEVER, "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
+    "pages-shared-by-key": Line("nor is a page of other tables taken from another worker", ("repr(key).encode()", 'b""'), "serving/http/test_shared_pages.py::test_who_may_see_other_tables_gets_another_page"),
     "pages-shared-by-grants": Line("what is shared between viewers is of the tables that both operate", ("shown, operates_all(worker, caller)", "0"), "serving/http/test_site.py::test_an_operator_of_one_table_is_shown_that_alone"),
     "pages-shared-by-readers": Line("and of those who may both read all rows, or both not", (", reads_all", ""), "serving/http/test_site.py::test_what_records_have_is_shown_to_nobody_who_may_not_read_all_of_them"),
     "bad-reasons-to-readers": Line("a reason, which may quote a record, is shown to whoever may read all rows", ALWAYS, "serving/http/test_site.py::test_what_records_have_is_shown_to_nobody_who_may_not_read_all_of_them"),
