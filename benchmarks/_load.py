@@ -9,10 +9,12 @@ import asyncio
 import json
 import os
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +24,28 @@ import uvloop
 from benchmarks._report import percentiles_ms, say
 
 AUTHORIZATION: Final = "LOAD_AUTHORIZATION"
+CA, CERTIFICATE, CERTIFICATE_KEY = "LOAD_CA", "LOAD_CERTIFICATE", "LOAD_CERTIFICATE_KEY"
 SOURCES: Final = sorted(Path(__file__).parent.glob("load*.go"))
+
+
+@dataclass(frozen=True)
+class ClientTls:
+    """A client's side of TLS: the CA of the server, and the certificate and key that it shows, if any."""
+
+    ca: Path
+    shown: tuple[Path, Path] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """For a client in Python."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.shown is not None:
+            context.load_cert_chain(*self.shown)
+        return context
+
+    def environment(self) -> dict[str, str]:
+        """For the one in Go."""
+        certificate, key = self.shown or ("", "")
+        return {CA: str(self.ca), CERTIFICATE: str(certificate), CERTIFICATE_KEY: str(key)}
 
 
 def client() -> str:
@@ -31,16 +54,22 @@ def client() -> str:
 
 
 def ask_http(
-    address: str, paths: Sequence[str], connections: int, seconds: float, authorization: str = ""
+    address: str,
+    paths: Sequence[str],
+    connections: int,
+    seconds: float,
+    authorization: str = "",
+    tls: ClientTls | None = None,
 ) -> dict[str, float]:
     """The paths in their order over keep-alive connections, one request at a time each, for some seconds.
 
-    ``authorization`` is a header that goes with each.
+    ``authorization`` is a header that goes with each. With ``tls``, they go over TLS.
     """
     if _compiled() is not None:
         how = ("http", address, str(connections), str(seconds))
-        return _run(*how, entities=paths, authorization=authorization)
-    latencies = uvloop.run(_drive(address, paths, connections, seconds, authorization))
+        more = {} if tls is None else tls.environment()
+        return _run(*how, entities=paths, environment={AUTHORIZATION: authorization, **more})
+    latencies = uvloop.run(_drive(address, paths, connections, seconds, authorization, tls))
     assert latencies, "no lookup succeeded"
     rate = round(len(latencies) / seconds)
     return {**percentiles_ms(latencies), "per_second": rate, "lookups": len(latencies)}
@@ -95,7 +124,9 @@ def with_server_cpu(
     return {**figures, "server_cpu_us": round(spent / figures["lookups"] * 1e6, 1)}
 
 
-def _run(*arguments: str, entities: Sequence[str], authorization: str = "") -> dict[str, float]:
+def _run(
+    *arguments: str, entities: Sequence[str], environment: Mapping[str, str] | None = None
+) -> dict[str, float]:
     program = _compiled()
     assert program is not None
     done = subprocess.run(
@@ -104,7 +135,7 @@ def _run(*arguments: str, entities: Sequence[str], authorization: str = "") -> d
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, AUTHORIZATION: authorization},
+        env={**os.environ, **(environment or {})},
     )
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
@@ -129,15 +160,21 @@ def _compiled() -> Path | None:
 
 
 async def _drive(
-    address: str, paths: Sequence[str], connections: int, seconds: float, authorization: str
+    address: str,
+    paths: Sequence[str],
+    connections: int,
+    seconds: float,
+    authorization: str,
+    tls: ClientTls | None,
 ) -> list[float]:
     host, port = address.split(":")
     end = time.monotonic() + seconds
     said = f"Authorization: {authorization}\r\n" if authorization else ""
     latencies: list[list[float]] = [[] for _ in range(connections)]
+    context = None if tls is None else tls.context()
 
     async def connection(number: int) -> None:
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
         position = number * len(paths) // connections
         while time.monotonic() < end:
             began = time.perf_counter()

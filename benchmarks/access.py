@@ -1,4 +1,4 @@
-"""Lookups with and without access control: what a key, a token, a scope and the audit log cost each lookup.
+"""Lookups with and without access control: what a key, a token, a scope, TLS and the audit log cost each.
 
 By turns over servers that differ in nothing else, all rows in memory: the short way of a lookup.
 """
@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -19,10 +20,11 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from benchmarks._load import client
+from benchmarks._load import ClientTls, client
 from benchmarks._report import report, say
 from benchmarks._table import filled
 from benchmarks.lookup import load_of, users_of
+from tests.certificates import Authority
 from thermocline.dev.stack import Stack
 from thermocline.serving.access.clients_edit import Granted, add_key
 
@@ -45,16 +47,18 @@ def main() -> None:
     ):
         # Of one app: a scope lets through what is asked for.
         users = [user for user in users_of(options.seed, options.rows) if user[0] == 1][:2_000]
-        keys = _keys(stack)
+        servers = _servers(stack)
         found: dict[str, list[dict[str, float]]] = {}
         for number in range(options.rounds):
-            for server, environment in _servers(stack).items():
-                say(f"round {number + 1}, {server}")
-                with _served(stack, environment):
-                    load_of(stack, users, CONNECTIONS, 2.0)
-                    for name, key in keys.items() if environment else (("anybody", None),):
-                        asked = load_of(stack, users, CONNECTIONS, options.seconds, key=key)
-                        found.setdefault(f"{server}_{name}", []).append(asked)
+            for server in servers:
+                say(f"round {number + 1}, {server.name}")
+                with _served(stack, server):
+                    load_of(stack, users, CONNECTIONS, 2.0, tls=server.tls)
+                    for asker in server.askers:
+                        asked = load_of(
+                            stack, users, CONNECTIONS, options.seconds, key=asker.key, tls=asker.tls
+                        )
+                        found.setdefault(f"{server.name}_{asker.name}", []).append(asked)
     figures: dict[str, Any] = {"rows": options.rows, "client": client()}
     for name, rounds in found.items():
         figures[name] = {
@@ -63,16 +67,63 @@ def main() -> None:
     report("access", options.seed, figures)
 
 
-def _keys(stack: Stack) -> dict[str, str | None]:
-    """Keys by what they are for."""
+@dataclass(frozen=True)
+class _Asker:
+    """What somebody brings."""
+
+    name: str
+    key: str | None = None
+    tls: ClientTls | None = None
+
+
+@dataclass(frozen=True)
+class _Server:
+    """A server with these variables, and who asks it; ``tls`` reaches it."""
+
+    name: str
+    environment: dict[str, str]
+    askers: tuple[_Asker, ...]
+    tls: ClientTls | None = None
+
+
+def _servers(stack: Stack) -> tuple[_Server, ...]:
     file, now = stack.folder / "clients.toml", datetime.now(UTC)
     add_key(file, "anonymous", [Granted("*", EVERYTHING, None, {})], None, now)
     whole = add_key(file, "whole", [Granted("*", ("lookup",), None, {})], None, now)
     part = add_key(file, "part", [Granted("*", ("lookup",), None, {"app_id": "1"})], None, now)
     assert whole is not None
     assert part is not None
-    token = _token(stack, file, now)
-    return {"anybody": None, "key": whole.text, "key_with_scope": part.text, "token": token}
+    authority = Authority(stack.folder / "authority")
+    own, shown = authority.issue(), authority.issue("batch", names=["batch.internal"])
+    with file.open("a") as clients:
+        clients.write('\n[clients.batch]\ncertificates = ["dns:batch.internal"]\n')
+        clients.write('[clients.batch.tables."*"]\nverbs = ["lookup"]\n')
+    anybody, key = _Asker("anybody"), _Asker("key", whole.text)
+    token = _Asker("token", _token(stack, file, now))
+    askers = (anybody, key, _Asker("key_with_scope", part.text), token)
+    clients_file = {"THERMOCLINE_SERVING__CLIENTS_FILE": str(file)}
+    audit = {
+        "THERMOCLINE_AUDIT__SINK": "file",
+        "THERMOCLINE_AUDIT__PATH": str(stack.folder / "audit"),
+        "THERMOCLINE_AUDIT__HASH_KEY_FILE": str(stack.folder / "audit.key"),
+    }
+    tls = {
+        "THERMOCLINE_SERVING__TLS_CERTIFICATE": str(own.certificate),
+        "THERMOCLINE_SERVING__TLS_KEY": str(own.key),
+        "THERMOCLINE_SERVING__TLS_CLIENT_CA": str(authority.file),
+    }
+    verifying, showing = ClientTls(authority.file), ClientTls(authority.file, shown.paths)
+    over_tls = (
+        _Asker("anybody", tls=verifying),
+        _Asker("key", whole.text, verifying),
+        _Asker("certificate", tls=showing),
+    )
+    return (
+        _Server("open", {}, (anybody,)),
+        _Server("clients", clients_file, askers),
+        _Server("audited", {**clients_file, **audit}, askers),
+        _Server("tls", {**clients_file, **tls}, over_tls, verifying),
+    )
 
 
 def _token(stack: Stack, file: Path, now: datetime) -> str:
@@ -91,25 +142,14 @@ def _token(stack: Stack, file: Path, now: datetime) -> str:
     return jwt.encode(claims, signing, "RS256", {"kid": "k1"})
 
 
-def _servers(stack: Stack) -> dict[str, dict[str, str]]:
-    """The variables of each."""
-    clients = {"THERMOCLINE_SERVING__CLIENTS_FILE": str(stack.folder / "clients.toml")}
-    audit = {
-        "THERMOCLINE_AUDIT__SINK": "file",
-        "THERMOCLINE_AUDIT__PATH": str(stack.folder / "audit"),
-        "THERMOCLINE_AUDIT__HASH_KEY_FILE": str(stack.folder / "audit.key"),
-    }
-    return {"open": {}, "clients": clients, "audited": {**clients, **audit}}
-
-
 @contextmanager
-def _served(stack: Stack, environment: dict[str, str]) -> Iterator[None]:
-    server = stack.command("serve", "serve", environment=environment)
+def _served(stack: Stack, server: _Server) -> Iterator[None]:
+    running = stack.command("serve", "serve", environment=server.environment)
     try:
-        stack.wait_until_ready(server)
+        stack.wait_until_ready(running, None if server.tls is None else server.tls.context())
         yield
     finally:
-        server.stop()
+        running.stop()
 
 
 if __name__ == "__main__":

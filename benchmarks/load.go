@@ -19,6 +19,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -168,8 +170,30 @@ func summary(latencies []time.Duration, seconds float64) map[string]float64 {
 	}
 }
 
+// dial connects, over TLS where LOAD_CA names the CA of the server. LOAD_CERTIFICATE is what is shown to it.
+func dial(address string) (net.Conn, error) {
+	ca := os.Getenv("LOAD_CA")
+	if ca == "" {
+		return net.Dial("tcp", address)
+	}
+	content, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(content)
+	if shown := os.Getenv("LOAD_CERTIFICATE"); shown != "" {
+		pair, err := tls.LoadX509KeyPair(shown, os.Getenv("LOAD_CERTIFICATE_KEY"))
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return tls.Dial("tcp", address, config)
+}
+
 func openHTTP(address string) (lookup, error) {
-	connection, err := net.Dial("tcp", address)
+	connection, err := dial(address)
 	if err != nil {
 		return nil, err
 	}

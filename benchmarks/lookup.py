@@ -23,7 +23,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks._cassandra import cassandra_with
-from benchmarks._load import ask_http, client, overload_http, with_server_cpu
+from benchmarks._load import ClientTls, ask_http, client, overload_http, with_server_cpu
 from benchmarks._postgres import postgres_with
 from benchmarks._report import percentiles_ms, report, say
 from benchmarks._table import KEYS_PER_USER, filled, serve_cold, write
@@ -151,15 +151,17 @@ def load_of(
     seconds: float,
     table: str = TABLE,
     key: str | None = None,
+    tls: ClientTls | None = None,
 ) -> dict[str, float]:
     """These users over keep-alive connections, one request at a time each, for some seconds.
 
-    With the processor time that the API workers took for each. ``key`` is an API key.
+    With the processor time that the API workers took for each, which includes the handshakes of TLS. ``key``
+    is an API key.
     """
     paths = [f"/v1/tables/{table}/rows?app_id={app_id}&user_id={user_id}" for app_id, user_id in users]
-    workers, said = _api_workers(stack), "" if key is None else f"Bearer {key}"
+    workers, said = _api_workers(stack, tls), "" if key is None else f"Bearer {key}"
     return with_server_cpu(
-        lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds, said),
+        lambda: ask_http(stack.url.removeprefix("http://"), paths, connections, seconds, said, tls),
         lambda: sum(sum(worker.cpu_times()[:2]) for worker in workers),
     )
 
@@ -194,9 +196,11 @@ def _memory_mb(processes: list[psutil.Process]) -> float:
     return round(kilobytes / 1024, 1)
 
 
-def _api_workers(stack: Stack) -> list[psutil.Process]:
+def _api_workers(stack: Stack, tls: ClientTls | None = None) -> list[psutil.Process]:
     """The processes that answer: those beside the one that ``/status`` names."""
-    (table, *_) = stack.get("/status")[1]["tables"].values()
+    # As anybody, who may see it, and not as who is told by a certificate.
+    context = None if tls is None else ClientTls(tls.ca).context()
+    (table, *_) = stack.get("/status", tls=context)[1]["tables"].values()
     answering = psutil.Process(table["worker_pid"])
     parent = answering.parent()
     assert parent is not None

@@ -10,6 +10,7 @@ import json
 import random
 import tempfile
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -79,7 +80,7 @@ class Bench:
         """All topics and tables."""
         self._stack.kafka.start()
         self._stack.kafka.wait()
-        settings = load_settings(self._config_of(self._names))
+        settings = load_settings(self.config_of(self._names))
         with small_jvm(settings.catalog):  # one for all of them
             for name in self._names:
                 self._stack.kafka.create_topic(name, 1, {"message.timestamp.type": "LogAppendTime"})
@@ -87,22 +88,22 @@ class Bench:
 
     def run(self, names: list[str], rng: random.Random) -> dict[str, Any]:
         """One ingest process and one server for these tables."""
-        config = self._config_of(names)
+        config = self.config_of(names)
         ingest = Command(config, self._stack.folder / f"ingest-{len(names)}.log", "ingest", "run")
         serve = Command(config, self._stack.folder / f"serve-{len(names)}.log", "serve")
         try:
             began = time.monotonic()
-            self._wait(lambda: len(_said(ingest, "ownership taken")) == len(names), ingest)
+            self.wait(lambda: len(said_by(ingest, "ownership taken")) == len(names), ingest)
             owned_seconds = time.monotonic() - began
-            self._wait(lambda: self._stack.get("/readyz")[0] == httpx.codes.OK, serve)
+            self.wait(lambda: self._stack.get("/readyz")[0] == httpx.codes.OK, serve)
             ready_seconds = time.monotonic() - began
             figures = {
                 "owned_after_seconds": round(owned_seconds, 1),
                 "served_after_seconds": round(ready_seconds, 1),
-                "one_batch_of_each": self._batch(names, ingest),
+                "one_batch_of_each": self.batch(names, ingest),
                 "freshness": self._freshness(names, rng),
             }
-            self._wait(lambda: self._is_committed(names), ingest)
+            self.wait(lambda: self._is_committed(names), ingest)
             time.sleep(INTERVAL_SECONDS)  # what was begun comes to its end
             return {**figures, **_at_rest({"ingest": ingest, "serve": serve})}
         finally:
@@ -110,16 +111,16 @@ class Bench:
             serve.stop()
             ingest.stop()
 
-    def _batch(self, names: list[str], ingest: Command) -> dict[str, float]:
+    def batch(self, names: list[str], ingest: Command) -> dict[str, float]:
         """A batch into each table: from the first commit to the last of the round that commits them all."""
-        before = len(_said(ingest, "committed"))
+        before = len(said_by(ingest, "committed"))
         for name in names:
             for number in range(self._records):
                 self._send(name, number, "batch")
         self._producer.flush()
         acknowledged_at = time.time()
-        self._wait(lambda: len(_said(ingest, "committed")) - before >= len(names), ingest)
-        lines = _said(ingest, "committed")[before:]
+        self.wait(lambda: len(said_by(ingest, "committed")) - before >= len(names), ingest)
+        lines = said_by(ingest, "committed")[before:]
         ends = sorted(datetime.fromisoformat(line["time"]).timestamp() for line in lines)
         first_took = min(line["run_seconds"] + line["commit_seconds"] for line in lines)
         return {
@@ -156,46 +157,51 @@ class Bench:
         self._producer.produce(name, json.dumps({"value": value}).encode(), key)
         self._producer.poll(0)
 
-    def _config_of(self, names: list[str]) -> Path:
+    def config_of(self, names: list[str]) -> Path:
+        """A configuration of these tables."""
         sections = "".join(_SECTION.format(name=name, seconds=INTERVAL_SECONDS) for name in names)
         path = self._stack.folder / f"tables-{len(names)}.toml"
         path.write_text(self._base + sections)
         return path
 
-    def _wait(self, condition: Any, *watched: Command) -> None:
+    def wait(self, condition: Any, *watched: Command) -> None:
+        """Until it is so; raises where one of the commands ends before."""
         self._stack.wait_for(condition, "the tables come along", *watched, timeout=PATIENCE_SECONDS)
 
 
 def _at_rest(commands: dict[str, Command]) -> dict[str, Any]:
     """Memory (each page counted once) and CPU of processes that have nothing to do."""
-    before = {name: _cpu_seconds(command) for name, command in commands.items()}
+    before = {name: cpu_seconds_of(processes_of(command)) for name, command in commands.items()}
     time.sleep(REST_SECONDS)
     return {
         f"{name}_at_rest": {
-            "processes": len(_processes(command)),
-            "threads": sum(process.num_threads() for process in _processes(command)),
-            "memory_mb": round(sum(p.memory_full_info().pss for p in _processes(command)) / 1e6),
-            "cores": round((_cpu_seconds(command) - before[name]) / REST_SECONDS, 3),
+            "processes": len(processes_of(command)),
+            "threads": sum(process.num_threads() for process in processes_of(command)),
+            "memory_mb": round(sum(p.memory_full_info().pss for p in processes_of(command)) / 1e6),
+            "cores": round((cpu_seconds_of(processes_of(command)) - before[name]) / REST_SECONDS, 3),
         }
         for name, command in commands.items()
     }
 
 
-def _processes(command: Command) -> list[psutil.Process]:
+def processes_of(command: Command) -> list[psutil.Process]:
+    """It and all below it."""
     process = psutil.Process(command.process.pid)
     return [process, *process.children(recursive=True)]
 
 
-def _cpu_seconds(command: Command) -> float:
+def cpu_seconds_of(processes: Iterable[psutil.Process]) -> float:
+    """What they have taken of the processor so far."""
     seconds = 0.0
-    for process in _processes(command):
+    for process in processes:
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
             seconds += times.user + times.system
     return seconds
 
 
-def _said(command: Command, message: str) -> list[dict[str, Any]]:
+def said_by(command: Command, message: str) -> list[dict[str, Any]]:
+    """Its log's lines of that message."""
     found = []
     for line in command.log_path.read_text().splitlines():
         if f'"{message}"' in line:

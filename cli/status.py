@@ -68,6 +68,8 @@ OWNER_FACTS: Final = (
     "stopped_because",
 )
 
+STANDBY_FACTS: Final = ("host", "pid", "since", "renewed")
+
 
 def status(
     context: typer.Context,
@@ -281,7 +283,7 @@ def _look(
         load_table,
     )
     from thermocline.iceberg.foreign_schema import check_schema
-    from thermocline.iceberg.holder import holder_of
+    from thermocline.iceberg.holder import holder_of, standby_of
     from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -294,6 +296,9 @@ def _look(
         if (holder := holder_of(loaded.io, loaded.location())) is not None:
             entry["owner"] = {fact: getattr(holder, fact) for fact in OWNER_FACTS}
             entry["owner"]["is_gone"] = holder.is_gone(SystemClock().now_ms())
+            standby = standby_of(loaded.io, loaded.location())
+            if standby is not None and not standby.is_gone(SystemClock().now_ms()):
+                entry["standby"] = {fact: getattr(standby, fact) for fact in STANDBY_FACTS}
         # Before anything that may fail: whoever looks why wants to see what was done before.
         entry["accepted"] = json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_SHOWN_MAX:]
         entry["unread_fields"] = json.loads(loaded.properties.get(UNREAD_PROPERTY, "[]"))
@@ -381,8 +386,8 @@ def _remark(entry: dict[str, Any], seconds_max: float) -> str:
     if "snapshot" not in entry:
         return "the catalog was not asked, or does not answer"
     if "lag" not in entry:
-        return "; ".join([*_unowned(owner), "Kafka was not asked, or does not answer"])
-    remarks = [*_unowned(owner), *_remarks_on_log(entry["lag"])]
+        return "; ".join([*_owned(entry), "Kafka was not asked, or does not answer"])
+    remarks = [*_owned(entry), *_remarks_on_log(entry["lag"])]
     remarks += [
         f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
     ]
@@ -403,11 +408,15 @@ def _remarks_on_log(lag: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _unowned(owner: dict[str, Any]) -> list[str]:
+def _owned(entry: dict[str, Any]) -> Iterator[str]:
+    owner = entry.get("owner", {})
     if owner.get("is_gone"):
         process = f"process {owner['pid']} on {owner['host']}"
-        return [f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"]
-    return [f"no owner since {owner['ended']}"] if owner.get("ended") else []
+        yield f"ingest is gone: {process} last renewed its lease at {owner['renewed']}, by its clock"
+    elif owner.get("ended"):
+        yield f"no owner since {owner['ended']}"
+    if standby := entry.get("standby"):
+        yield f"standby: process {standby['pid']} on {standby['host']}"
 
 
 def _first_line(text: str) -> str:

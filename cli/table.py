@@ -249,7 +249,9 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
     """Show the table's definition, current snapshot and seam."""
     settings = session_of(context).settings()
     identifier = settings.table(name).identifier
+    from thermocline.iceberg.alterations import alterations_of
     from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, current_state, definition_of, open_table
+    from thermocline.process.clock import iso_time
 
     loaded = open_table(settings, name)
     definition = json.loads(definition_of(loaded, name).to_json())
@@ -258,6 +260,10 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
         "identifier": identifier,
         "definition": definition,
         "accepted": json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]")),
+        "alterations": [
+            {"version": one.version, "at": iso_time(one.at_ms), "changes": one.changes}
+            for one in alterations_of(loaded.properties)
+        ],
     }
     try:
         snapshot = snapshot_document(current_state(loaded, name))
@@ -346,6 +352,9 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
     if document["accepted"]:
         accepted = [(one["at"], one["code"], ", ".join(one["facts"])) for one in document["accepted"]]
         parts.append(table(("accepted at", "what", "facts"), accepted))
+    if document["alterations"]:
+        altered = [(one["version"], one["at"], "\n".join(one["changes"])) for one in document["alterations"]]
+        parts.append(table(("version", "altered at", "what changed"), altered))
     return Group(head, *(part for table_ in parts for part in (table_, Text())))
 
 

@@ -13,9 +13,9 @@ RUN pip install --no-deps --no-build-isolation .
 
 FROM python:3.11.13-slim-bookworm
 RUN useradd --uid 10001 --user-group --no-create-home thermocline \
-    && install -d -o 10001 -g 10001 /var/lib/thermocline /var/lib/thermocline/tmp
+    && install -d -o 10001 -g 10001 /var/lib/thermocline /var/lib/thermocline/tmp /var/lib/access
 COPY --from=build /opt/thermocline /opt/thermocline
-COPY deploy/thermocline.toml deploy/clients.toml /etc/thermocline/
+COPY deploy/thermocline.toml /etc/thermocline/
 ENV PATH=/opt/thermocline/venv/bin:$PATH \
     HOME=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -263,19 +263,24 @@ class Stack:
         }
         return self.settings.model_copy(update={"serving": self.settings.serving.model_copy(update=own)})
 
-    def get(self, path: str, replica: int = 0) -> tuple[int, Mapping[str, Any]]:
-        """Status and JSON body of a GET; (0, {}) where nobody listens."""
+    def get(
+        self, path: str, replica: int = 0, tls: ssl.SSLContext | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Status and JSON body of a GET, over TLS where that is given; (0, {}) where nobody listens."""
         try:
             url = f"{self.urls[replica]}{path}"
+            if tls is not None:
+                url = url.replace("http:", "https:", 1)
             headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
-            answer = httpx.get(url, headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS, verify=NO_CERTIFICATES)
+            verify = tls or NO_CERTIFICATES
+            answer = httpx.get(url, headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS, verify=verify)
         except httpx.TransportError:
             return 0, {}
         return answer.status_code, answer.json()
 
-    def wait_until_ready(self, server: Command) -> None:
+    def wait_until_ready(self, server: Command, tls: ssl.SSLContext | None = None) -> None:
         """Returns when the server answers for every table. Raises `EngineFailed` when it never does."""
-        self.wait_for(lambda: self.get("/readyz")[0] == 200, "the server is ready", server)
+        self.wait_for(lambda: self.get("/readyz", tls=tls)[0] == 200, "the server is ready", server)
 
     def wait_for(
         self,

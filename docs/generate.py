@@ -119,6 +119,12 @@ SETTINGS: Final[Mapping[str, str]] = {
         "have files open. For another one, the connection is closed that has asked for nothing for longest. "
         "If all are being answered, the new one gets `too-many-connections`."
     ),
+    "serving.connections_per_address_max": (
+        "Maximum number of these connections that one address has, or one IPv6 network (/64); without it, "
+        "half of them. For another one, the connection of that address is closed that has asked for nothing "
+        "for longest. If all are being answered, the new one gets `too-many-requests`. A proxy in "
+        "`serving.forwarded_from` has no such bound, since all who ask through it come from its address."
+    ),
     "serving.request_seconds_max": (
         "Maximum time from a connection, or the first byte of a request, until the whole request has come. "
         "After it, the connection is closed."

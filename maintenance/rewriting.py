@@ -170,9 +170,9 @@ class Rewriting:
     ) -> None:
         io = self._io_of(owner)
         clock = self._journal.clock
-        started_ms = clock.now_ms() - round(1000 * (clock.monotonic() - running.started_at))
+        began_ms = clock.now_ms() - round(1000 * (clock.monotonic() - running.started_at))
         change = replace(
-            TableChange.carrying_on(owner.position), kind="rewrite", files=(part,), started_ms=started_ms
+            TableChange.carrying_on(owner.position), kind="rewrite", files=(part,), began_ms=began_ms
         )
         match owner.land(change):
             case Landed(snapshot_id, _):

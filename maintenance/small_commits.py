@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from thermocline.errors import CommitRejected, InternalError
+from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Rejected, Unknown
 from thermocline.process.logs import fields
@@ -53,7 +54,11 @@ def raise_unit(owner: Owning, journal: Journal) -> bool:
     raised = finished(owner.definition, (file.part.of for file in files))
     if raised is None or not journal.is_due("raise"):
         return False
-    match owner.land(replace(TableChange.carrying_on(owner.position), definition=raised)):
+    change = replace(TableChange.carrying_on(owner.position), definition=raised)
+    changes = (f"buckets is {raised.buckets}: all files have so many by now",)
+    noted = NotedAlteration(raised.version, journal.clock.now_ms(), change.batch_id, changes)
+    change = replace(change, properties=with_alteration(owner.table.properties, noted))
+    match owner.land(change):
         case Landed(snapshot_id, _):
             journal.hasten("plan")
             extra = fields(table=raised.name, snapshot_id=snapshot_id, buckets=raised.buckets)

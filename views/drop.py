@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from thermocline.iceberg.catalog import find_table
+from thermocline.iceberg.view_notes import forget_view_notes
 from thermocline.views.leases import held_views, release
 from thermocline.views.publish import find_all_views
 from thermocline.views.render import Mode
@@ -55,6 +56,8 @@ def drop_views(
     if table is not None:
         for view in (*dropped, *gone):
             release(table, view)
+        if pinned is None:
+            forget_view_notes(table.io, table.location())
     return [*dropped, *gone]
 
 

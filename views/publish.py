@@ -26,6 +26,7 @@ from thermocline.iceberg.catalog import current_state, definition_of, load_table
 from thermocline.iceberg.foreign_schema import check_schema
 from thermocline.views.facts import look
 from thermocline.views.leases import RENEWED_SECONDS, hold
+from thermocline.views.noting import ViewNoter, published_notes, withdrawn_notes
 from thermocline.views.plan import PlannedView, cold_view, live_views, modes_of
 from thermocline.views.published import PublishedView, ViewAction, verdict
 from thermocline.views.render import Mode
@@ -93,6 +94,7 @@ class ViewPublisher:
     clock: Clock
     _held: dict[str, _LeaseWritten] = field(default_factory=dict)
     _transactional_at: int | None = None
+    _noter: ViewNoter | None = None
 
     def publish(self) -> PublishRound:
         """Make the views those of the table as it is now; what was done for it. Safe to repeat.
@@ -140,6 +142,9 @@ class ViewPublisher:
             names[what].append(_name(one))
         if failure is not None:
             raise failure
+        self._noter = self._noter or ViewNoter(self.name, self.clock)
+        notes = withdrawn_notes(definition, stops, (*withdrawn, *left))
+        self._noter.note(table, (*published_notes(verdicts, found), *notes))
         return PublishRound(
             state.snapshot_id,
             replaced=(*names[ViewAction.REPLACE], *withdrawn),

@@ -66,8 +66,7 @@ class TableChange:
     snapshot's and the table's, beside those that every commit of ours has (`ingest.commit.commit` adds them).
     ``definition`` is the table's afterwards; None leaves it as it is.
     ``expired`` are snapshots that leave the metadata with it; their files stay. ``began_ms`` is when a batch
-    was planned, by ingest's clock. ``started_ms`` is when a rewrite began, for observers; the table does not
-    keep it.
+    was planned, or a rewrite began, by ingest's clock.
     """
 
     seam: Seam
@@ -90,7 +89,6 @@ class TableChange:
     expired: Sequence[int] = ()
     batch_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     began_ms: int | None = None
-    started_ms: int | None = None
 
     @classmethod
     def carrying_on(cls, at: InLog) -> TableChange:

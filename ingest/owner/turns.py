@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import CommitRejected, InternalError, OwnerLost, TableHeld, ThermoclineError
+from thermocline.ingest.claim.standing_by import END_SECONDS_MAX, StandbyTrace
 from thermocline.ingest.owner import measures
 from thermocline.process.logs import fields
 
@@ -67,6 +68,7 @@ class IngestedTable:
     error: ThermoclineError | None = None
     due_at: float = -inf
     upkeep_at: float = inf
+    trace: StandbyTrace | None = None
     _opening: Opening | None = None
     _rejections: int = 0
     _met_owner: tuple[object, ...] = ()
@@ -110,6 +112,8 @@ class IngestedTable:
 
     def close(self) -> None:
         """Free the table, if it was owned here; an owner that was handed in is its opener's to close."""
+        if self.trace is not None:
+            self.trace.remove()
         if self.owner is not None and self.opener is not None:
             self.owner.close(self.error)
             self.owner = None
@@ -126,6 +130,8 @@ class IngestedTable:
             opening, self._opening = self._opening, None
             self.owner = self.opener.take(opening)
             self._met_owner = ()
+            if self.trace is not None:
+                self.trace.remove()
         else:
             self.due_at = self.clock.monotonic() + min(self.watch_seconds, lease.watch_seconds)
 
@@ -137,7 +143,10 @@ class IngestedTable:
             self.owner.close(error)
             self.owner = None
         if self._opening is not None:
-            self._opening.claim.look_again()
+            claim = self._opening.claim
+            claim.look_again()
+            self.trace = self.trace or StandbyTrace(self.name, self.clock)
+            self.trace.leave(claim.table.io, claim.table.location())
         if isinstance(error, OwnerLost):
             _logger.warning("lost to another owner; standing by", extra=fields(**error.facts()))
             self._met_owner = (error.epoch_found,)
@@ -180,6 +189,13 @@ class Turns:
         finally:
             for table in self._running:
                 table.close()
+            self._wait_for_traces()
+
+    def _wait_for_traces(self) -> None:
+        until = self._clock.monotonic() + END_SECONDS_MAX
+        for table in self._all:
+            if table.trace is not None:
+                table.trace.wait(until - self._clock.monotonic())
 
     def _round(self, stop: threading.Event) -> None:
         now = self._clock.monotonic()

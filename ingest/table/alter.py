@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 
 from thermocline.errors import AlterationRefused, NotConfirmed
 from thermocline.failpoints import failpoint
+from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
 from thermocline.iceberg.compared import file_counts
 from thermocline.iceberg.file_buckets import bucket_specs
@@ -22,6 +23,7 @@ from thermocline.ingest.commit.rotation import with_topics
 from thermocline.ingest.table.progress import new_topics
 from thermocline.ingest.table.restore_schema import restore_schema
 from thermocline.kafka.log import Log
+from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import BUCKET_FIELD
 from thermocline.rules.identity import check_identity, check_not_compacted
@@ -83,7 +85,7 @@ def alter_table(
             planned = replace(_planned(owned.table, owned.definition, wanted), undone=restored)
             _check_agreed(agreed, planned)  # safety: apply-planned-again
             if planned.changes:
-                commit_alteration(owned, planned, settings.table(name).start)
+                commit_alteration(owned, planned, settings.table(name).start, clock)
     return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
 
 
@@ -105,8 +107,10 @@ def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
     return plan_alteration(current, wanted, table.metadata.last_column_id, files)
 
 
-def commit_alteration(owned: Owned, planned: Alteration, start: str) -> None:
+def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Clock | None = None) -> None:
     """Commit a planned alteration to a table that is owned; new topics are read from ``start`` on.
+
+    What changed is noted in the table's properties, with when, by the clock (by default the machine's).
 
     Raises what stops the commit, and `AlterationRefused` where another program changed the columns meanwhile.
     """
@@ -119,6 +123,9 @@ def commit_alteration(owned: Owned, planned: Alteration, start: str) -> None:
         alter=_altering(owned.jvm, owned.definition, planned),
         definition=definition,
     )
+    at_ms = (clock or SystemClock()).now_ms()
+    noted = NotedAlteration(definition.version, at_ms, change.batch_id, planned.changes)
+    change = replace(change, properties=with_alteration(owned.table.properties, noted))
     failpoint("alter.commit")
     landed(owned.committer.commit(state.snapshot_id, state.seam, change))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +91,7 @@ class Admission:
             self._take_up(self._file.clients)
         said = credentials.authorization
         if said is None:
-            return None if credentials.certificates else self._anonymous
+            return self._by_names.get(credentials.certificates)
         admitted = self._admitted.get(said)
         if admitted is None or self._clock.now_ms() >= admitted.until_ms:  # safety: admitted-until
             return None
@@ -135,10 +135,11 @@ class Admission:
         self._take_up_issuers(clients.issuers)
         self._keys = {key.id: (one, key) for one in known for key in one.client.keys}
         self._certificates = {name: one for one in known for name in one.client.certificates}
-        self._anonymous: Caller | None = None
+        # Who brings no Authorization, by the names in their certificate: who shows none is anonymous.
+        self._by_names: dict[tuple[str, ...], Caller] = {}
         for one in known:
             if one.name == ANONYMOUS:
-                self._anonymous = Caller(one.name, one.grants, limits=one.client.limits)
+                self._by_names[()] = Caller(one.name, one.grants, limits=one.client.limits)
         self._admitted: dict[str, _Admitted] = {}
         self._clients = clients
 
@@ -167,13 +168,16 @@ class Admission:
             return self._of_token(_password(said[len(_BASIC) :])).caller
         raise Unauthenticated(detail="the Authorization header is neither Bearer nor Basic")
 
-    def _of_certificate(self, names: Sequence[str]) -> Caller:
+    def _of_certificate(self, names: tuple[str, ...]) -> Caller:
         if not names:  # safety: anonymous-off
             raise Unauthenticated(detail="no credentials came with the request")
         for name in names:
             if name in self._certificates:
                 one = self._certificates[name]
-                return Caller(one.name, one.grants, name, one.client.limits)
+                caller = Caller(one.name, one.grants, name, one.client.limits)
+                if len(self._by_names) < CALLERS_KEPT_MAX:
+                    self._by_names[names] = caller
+                return caller
         raise Unauthenticated(detail="the certificate is none of a client")
 
     def _of_token(self, token: str) -> _Admitted:

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -52,6 +53,8 @@ BATCH_RECORDS_MAX: Final = 1_024
 BATCH_BYTES_MAX: Final = 1 << 20
 ENTITIES_MAX: Final = 1_000
 """Hashes in a line: as many as a batch may ask for."""
+PARTS_KEPT_MAX: Final = 1_024
+"""Of lines: who asked from where for which table, and how that ended."""
 TEXT_MAX: Final = 256
 """Characters of what others choose, such as the subject of a token."""
 # Of hashes and lines that are made without a pause, 100 µs: so long a request may wait for the interpreter.
@@ -87,7 +90,7 @@ class Access(msgspec.Struct, gc=False):
 
 
 class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the log.
+    """A line of the log, as it is read. What makes it, `_Lines`, joins parts of which most are known.
 
     ``entity`` is the hash of the entity, or, for a batch, a list of them, of which ``entities`` is the count.
     ``time`` is when the answer was complete.
@@ -264,49 +267,49 @@ class _Lines:
         self._encoder = msgspec.json.Encoder()
         self._made = 0
         self._may_pause = True
-        self._second, self._up_to_second = -1, ""
+        self._second, self._up_to_second = -1, b""
 
     def of(self, access: Access, may_pause: bool) -> Line:
         """The line of a request."""
         self._may_pause = may_pause
         self._pause_after(1)
-        record = AuditRecord(
-            time=self._time(access.time_ms),
-            verb=access.verb,
-            outcome=access.outcome,
-            status=access.status,
-            duration_ms=round(1_000 * access.seconds, 3),
-            request_id=_bounded(access.request_id) or "",
-            client=_bounded(access.client),
-            key=_bounded(access.key),
-            address=_bounded(access.address),
-            table=access.table,
-            entity=self._entity(access),
-            entities=len(access.entities) if len(access.entities) > 1 else None,
-            read_point=None if access.read_point is None else msgspec.Raw(access.read_point),
-            rows=access.rows,
-            size_bytes=access.size_bytes,
-        )
-        return Line(record.client, self._encoder.encode(record) + b"\n")
+        client = _bounded(access.client)
+        encode = self._encoder.encode
+        parts = [
+            b'{"time":"',
+            self._time(access.time_ms),
+            _outcome_json(access.verb, access.outcome, access.status),
+            repr(round(1_000 * access.seconds, 3)).encode(),
+            b',"request_id":',
+            encode(_bounded(access.request_id) or ""),
+            _caller_json(client, _bounded(access.key), _bounded(access.address), access.table),
+        ]
+        if access.definition is not None and access.entities:
+            parts += self._entities(access.definition, access.entities)
+        if access.read_point is not None:
+            parts += (b',"read_point":', access.read_point)
+        if access.rows is not None:
+            parts.append(b',"rows":%d' % access.rows)
+        if access.size_bytes is not None:
+            parts.append(b',"bytes":%d' % access.size_bytes)
+        parts.append(b"}\n")
+        return Line(client, b"".join(parts))
 
-    def _time(self, time_ms: int) -> str:
+    def _time(self, time_ms: int) -> bytes:
         """As `iso_time`, of which all but the milliseconds is the same for a second."""
         second, milliseconds = divmod(time_ms, 1_000)
         if second != self._second:
-            self._second, self._up_to_second = second, iso_time(1_000 * second).removesuffix("000Z")
-        return f"{self._up_to_second}{milliseconds:03}Z"
+            self._second, self._up_to_second = second, iso_time(1_000 * second).removesuffix("000Z").encode()
+        return b"%b%03dZ" % (self._up_to_second, milliseconds)
 
-    def _entity(self, access: Access) -> str | tuple[str, ...] | None:
-        definition, entities = access.definition, access.entities
-        if definition is None or not entities:
-            return None
+    def _entities(self, definition: LiveTable, entities: Sequence[Entity]) -> tuple[bytes, ...]:
         if len(entities) == 1:
-            return self._hashes.of(definition, entities[0])
+            return b',"entity":"', self._hashes.of(definition, entities[0]).encode(), b'"'
         hashes = []
         for entity in entities[:ENTITIES_MAX]:
             self._pause_after(1)
             hashes.append(self._hashes.of(definition, entity))
-        return tuple(hashes)
+        return b',"entity":', self._encoder.encode(hashes), b',"entities":%d' % len(entities)
 
     def _pause_after(self, made: int) -> None:
         self._made += made
@@ -314,6 +317,25 @@ class _Lines:
             self._made = 0
             if self._may_pause:
                 time.sleep(_PAUSE_SECONDS)
+
+
+class _Caller(msgspec.Struct, frozen=True, omit_defaults=True):
+    client: str | None = None
+    key: str | None = None
+    address: str | None = None
+    table: str | None = None
+
+
+@lru_cache(PARTS_KEPT_MAX)
+def _caller_json(client: str | None, key: str | None, address: str | None, table: str | None) -> bytes:
+    members = msgspec.json.encode(_Caller(client, key, address, table))[1:-1]
+    return b"," + members if members else b""
+
+
+@lru_cache(PARTS_KEPT_MAX)
+def _outcome_json(verb: str, outcome: str, status: int) -> bytes:
+    said = (msgspec.json.encode(verb), msgspec.json.encode(outcome), status)
+    return b'","verb":%b,"outcome":%b,"status":%d,"duration_ms":' % said
 
 
 _ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -18,7 +18,9 @@ import httpx
 from thermocline.errors import first_line
 from thermocline.process.logs import fields
 from thermocline.process.masking import mask_password
+from thermocline.serving.access.discovery import keys_url_in
 from thermocline.serving.access.jwks import KeySet, KeysUnusable, read_keys
+from thermocline.serving.access.keys_url import configuration_url
 from thermocline.serving.hot.file_version import file_version
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ SET_BYTES_MAX: Final = 1 << 20
 STEP_SECONDS_MAX: Final = 5.0
 """To connect, and for each part of an answer."""
 FETCH_SECONDS_MAX: Final = 15.0
-"""For a whole body, which may come in small parts."""
+"""Until all of its bodies are there, which may come in small parts."""
 LOOK_SECONDS: Final = 1.0
 """A file that changed is read after so long; each look is one call of the system."""
 JITTER: Final = 0.2
@@ -43,7 +45,7 @@ _OK: Final = 200
 _DOUBLINGS_MAX: Final = 20  # beyond it every pause is refresh_seconds
 
 Fetch = Callable[["Issuer"], bytes]
-"""Gives the set at an issuer's ``jwks_url``; may take long. Raises `KeysUnusable`."""
+"""Gives an issuer's set from where its URL is; may take long. Raises `KeysUnusable`."""
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +57,25 @@ class HttpFetch:
         self._clock = clock
 
     def __call__(self, issuer: Issuer) -> bytes:
-        """See `Fetch`."""
+        """See `Fetch`. The configuration is asked for each time, too: it may name another URL by then."""
+        until = self._clock.monotonic() + FETCH_SECONDS_MAX
+        if issuer.jwks_url is not None:
+            return self._content(issuer.jwks_url, issuer, until)
+        url = keys_url_in(self._content(configuration_url(issuer.issuer), issuer, until), issuer.issuer)
         try:
-            return self._content(str(issuer.jwks_url), issuer)
+            return self._content(url, issuer, until)
+        except KeysUnusable as error:
+            raise KeysUnusable(f"{url}, which its configuration names: {error}") from error
+
+    def _content(self, url: str, issuer: Issuer, until: float) -> bytes:
+        try:
+            return self._body(url, issuer, until)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             raise KeysUnusable(mask_password(first_line(error))) from error
 
-    def _content(self, url: str, issuer: Issuer) -> bytes:
+    def _body(self, url: str, issuer: Issuer, until: float) -> bytes:
         # Without compression, what comes is not larger than what was sent.
         headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
-        until = self._clock.monotonic() + FETCH_SECONDS_MAX
         client = httpx.Client(
             verify=_trusted(issuer),
             timeout=STEP_SECONDS_MAX,

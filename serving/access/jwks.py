@@ -82,9 +82,14 @@ class KeySet:
 def read_keys(content: bytes, algorithms: Sequence[str]) -> KeySet:
     """The keys that verify with one of the algorithms. Raises `KeysUnusable`, also where there is none."""
     try:
-        found = json_object(content).get("keys")
+        members = json_object(content)
     except (ValueError, RecursionError) as error:
         raise KeysUnusable("it is not a JSON object") from error
+    found = members.get("keys")
+    if found is None and "jwks_uri" in members:
+        raise KeysUnusable(
+            "it is a configuration and no set of keys: leave jwks_url out, and it is looked for"
+        )
     if not isinstance(found, list):
         raise KeysUnusable('it has no list "keys"')
     if len(found) > KEYS_MAX:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.serving.access.shared_cells import Places
 
-__all__ = ["FILE", "PLACES", "Limits", "RateLimits", "identity_of_address"]
+__all__ = ["FILE", "PLACES", "Limits", "RateLimits", "identity_of_address", "refused"]
 
 FILE: Final = "limits"
 """In the folder that the processes of a running server share, which nobody else can enter."""
@@ -161,7 +161,7 @@ class RateLimits:
         if number is None:
             plural = "s" if limits.extracts > 1 else ""
             detail = f"{limits.extracts} extract{plural} at once"
-            raise _refused(identity, "extracts", detail, EXTRACT_RETRY_SECONDS * SECOND_NS)
+            raise refused(identity, "extracts", detail, EXTRACT_RETRY_SECONDS * SECOND_NS)
         try:
             yield
         finally:
@@ -179,7 +179,7 @@ class RateLimits:
         count, left = self._failures.refused(identity, now)
         if left:
             detail = f"credentials from there failed {count} times"
-            raise _refused(identity, "failures", detail, left)
+            raise refused(identity, "failures", detail, left)
 
     def close(self) -> None:
         """Gives back what is the worker's; what was counted stays."""
@@ -193,10 +193,10 @@ class RateLimits:
         early = -1 if spot.bytes is None else spot.bytes.due() - now - _MINUTE_NS
         if early >= 0 or spot.requests is None:
             detail = f"{limits.bytes_per_minute:,} bytes of answers per minute"
-            return _refused(identity, "bytes", detail, early + 1)
+            return refused(identity, "bytes", detail, early + 1)
         early = spot.requests.due() - now - spot.tolerance
         detail = f"{limits.requests_per_second:g} requests per second, {limits.requests_at_once} at once"
-        return _refused(identity, "requests", detail, early)
+        return refused(identity, "requests", detail, early)
 
     def _spot(self, identity: str, limits: Limits) -> _Spot:
         key = self._key(identity)
@@ -238,8 +238,8 @@ def _hash(key: bytes, name: bytes) -> int:
     return int.from_bytes(blake2b(name, digest_size=8, key=key).digest(), "little", signed=True)
 
 
-def _refused(identity: str, reason: str, detail: str, early_ns: float) -> TooManyRequests:
-    """Counted by client; of all addresses together, since nobody says how many there are."""
+def refused(identity: str, reason: str, detail: str, early_ns: float) -> TooManyRequests:
+    """What is told to whoever came too early. It is counted by client; of all addresses together."""
     name = PREFIX.removesuffix(":") if identity.startswith(PREFIX) else identity
     REQUESTS_LIMITED.labels(name, reason).inc()
     seconds = max(math.ceil(early_ns / 1_000_000) / 1000, RETRY_SECONDS_MIN)

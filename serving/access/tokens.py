@@ -1,7 +1,8 @@
 """Tokens: JSON Web Tokens that configured issuers signed, verified without waiting for anything.
 
-A signature is checked before any claim but ``iss``, so that a forged token learns nothing of the others. The
-key is one of the issuer's own set; what a token says of where its key is (jku, x5u, jwk) is never looked at.
+A signature is checked before ``typ``, and before any claim but ``iss``, so that a forged token learns nothing
+of the others. The key is one of the issuer's own set; what a token says of where its key is (jku, x5u, jwk)
+is never looked at.
 
 Source: RFC 7515 (signatures), RFC 7519 (claims), RFC 8725 (best current practice).
 """
@@ -172,6 +173,8 @@ class TokenVerifier:
         if source is None:
             raise _refusal("the token is not of a known issuer")
         key = _signer(source, token)
+        if not source.issuer.takes_type(token.header.get("typ")):  # safety: token-type
+            raise _refusal("the token is of a type (typ) that is not taken from its issuer")
         return _Known(_verified(source, token.claims, self._clock.now_ms()), source, key.thumbprint)
 
 
@@ -230,9 +233,8 @@ def _verified(source: IssuerKeys, claims: Mapping[str, Any], now_ms: int) -> Ver
     leeway_ms = issuer.leeway_seconds * 1000
     if not isinstance(subject, str) or not subject:
         raise _refusal("the token lacks the claim sub, or it is no text")
-    if issuer.audience not in (
-        audience if isinstance(audience, list) else [audience]
-    ):  # safety: token-audience
+    named = audience if isinstance(audience, list) else [audience]
+    if not any(one in named for one in issuer.audience):  # safety: token-audience
         raise _refusal("the token is for another audience")
     expires_at_ms = int(_time_ms(claims, "exp") + leeway_ms)
     if now_ms >= expires_at_ms:  # safety: token-expiry

@@ -75,6 +75,7 @@ from thermocline.serving.http.models import (
     VersionAnswer,
 )
 from thermocline.serving.http.noted import noted_in
+from thermocline.serving.http.open_connections import Bounds
 from thermocline.serving.http.openapi import (
     ANSWERING,
     OF_A_TABLE,
@@ -444,8 +445,7 @@ def create_app(
         cors_origins=settings.cors_origins,
         tables=definitions,
         session=session,
-        connections_max=settings.connections_max,
-        request_seconds_max=settings.request_seconds_max,
+        bounds=Bounds.of(settings),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, Final
@@ -53,6 +53,7 @@ _SCHEMAS: Final = "#/components/schemas/"
 _ROWS, _BATCH, _EXTRACT, _JOBS, _REFUSED = (
     f"/v1/tables/{{table}}/{what}" for what in ("rows", "rows:batch", "extract", "extracts", "refused")
 )
+_METRICS, _STATUS = "/metrics", "/status"
 _ACTIONS: Final[Mapping[str, Iterable[Action]]] = {
     _ROWS: (Action.LOOKUP,),
     _EXPLAINED: (Action.LOOKUP,),
@@ -76,10 +77,15 @@ def problems(*errors: type[ThermoclineError], bad: Sequence[int] = ()) -> dict[i
     return {status: {"description": ", ".join(some), "model": Problem} for status, some in by_status}
 
 
-def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller = EVERYONE) -> Document:
+def described(
+    api: FastAPI,
+    definitions: Mapping[str, LiveTable],
+    caller: Caller = EVERYONE,
+    unlisted: Container[str] = (),
+) -> Document:
     """What ``/openapi.json`` answers: each table has paths of its own, with its columns and their types.
 
-    It has those by which the caller may do anything.
+    It has those by which the caller may do anything; of the server's own, all but the ``unlisted``.
 
     Generators of clients name functions and classes by operation ids, tags and schemas; so these are short
     and unique, and what is inside a schema has no title.
@@ -95,6 +101,8 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller
     labels = _labels(definitions)
     paths: Document = {}
     for path, operations in document["paths"].items():
+        if path in unlisted:
+            continue
         if "{table}" not in path:
             paths[path] = {method: {"tags": ["server"], **one} for method, one in operations.items()}
             continue
@@ -102,7 +110,7 @@ def described(api: FastAPI, definitions: Mapping[str, LiveTable], caller: Caller
             may_ask = any(caller.may(action, name) for action in _actions_of(path))
             if may_ask and (definition.has_key or path not in (_ROWS, _EXPLAINED, _BATCH)):
                 paths[path.replace("{table}", name)] = {
-                    method: _of_table(operation, path, labels[name], definition, schemas)
+                    method: _of_table(operation, path, labels[name], definition, schemas, caller)
                     for method, operation in operations.items()
                 }
     _name_problems(paths)
@@ -131,8 +139,15 @@ class Documents:
         for name in grants:
             with suppress(NotPermitted):  # a grant that does not fit the table
                 seen[name] = sight_of(caller, self._definitions[name]).definition
-        document = msgspec.json.encode(described(self._api, seen, caller))
+        document = msgspec.json.encode(described(self._api, seen, caller, self._unlisted(caller)))
         return self._kept.put(key, document, len(document))
+
+    def _unlisted(self, caller: Caller) -> frozenset[str]:
+        """What is for those who operate tables: the status of these, and what is said of all at once."""
+        operated = [caller.may(Action.ADMIN, name) for name in self._definitions]
+        if all(operated):
+            return frozenset()
+        return frozenset({_METRICS} if any(operated) else {_METRICS, _STATUS})
 
 
 def operation_id(route: APIRoute) -> str:
@@ -162,7 +177,9 @@ def _bare(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-def _of_table(generic: Document, path: str, label: str, definition: LiveTable, schemas: Document) -> Document:
+def _of_table(
+    generic: Document, path: str, label: str, definition: LiveTable, schemas: Document, caller: Caller
+) -> Document:
     """An endpoint as one table has it. What its bodies are in this table is added to the schemas."""
     name = definition.name
     operation = copy.deepcopy(generic)
@@ -203,7 +220,22 @@ def _of_table(generic: Document, path: str, label: str, definition: LiveTable, s
         base = _WITH_COLUMNS[path]
         where = {**schemas[base]["properties"]["where"], "examples": [f'"{names[0]}" IS NOT NULL']}
         specialise(operation["requestBody"], base, {"columns": columns, "where": where})
+    if path == _EXTRACT:
+        _allow(operation["requestBody"], schemas[f"{label}_ExtractBody"], caller, name)
     return operation
+
+
+def _allow(body: Document, schema: Document, caller: Caller, table: str) -> None:
+    """Leaves the caller of an extract, of all that its body may ask for, what they may read."""
+    if not caller.may(Action.CHANGES, table):
+        del schema["properties"]["since"]
+    elif not caller.may(Action.EXTRACT, table):
+        since = schema["properties"]["since"]
+        schema["properties"]["since"] = _given(since)
+        schema["required"] = ["since"]
+        body["required"] = True
+        media = body["content"]["application/json"]
+        media["schema"] = _given(media["schema"])
 
 
 def _given(schema: Document) -> Document:

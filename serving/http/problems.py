@@ -41,7 +41,7 @@ from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.catalog_problems import PREFIX, catalog_problem
 from thermocline.serving.http.guard import ALLOWANCE, OPEN, Allowance, Guard
 from thermocline.serving.http.noted import NOTED, VERBS, Noted
-from thermocline.serving.http.open_connections import OpenConnections
+from thermocline.serving.http.open_connections import UNCONFIGURED, Bounds, OpenConnections
 from thermocline.serving.http.pages import guarded
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
 from thermocline.serving.http.site.session import Session, is_open, is_page
@@ -49,7 +49,6 @@ from thermocline.serving.http.site.sign_in import CREDENTIALS, sign_in_page
 from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
-from thermocline.settings.model import CONNECTIONS_MAX, REQUEST_SECONDS_MAX
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
@@ -168,13 +167,12 @@ class Requests:
         cors_origins: Sequence[str] = (),
         tables: Iterable[str] = (),
         session: Session | None = None,
-        connections_max: int = CONNECTIONS_MAX,
-        request_seconds_max: float = REQUEST_SECONDS_MAX,
+        bounds: Bounds = UNCONFIGURED,
     ) -> None:
         self._session = session
         self.api = api
-        self.open_connections = OpenConnections(connections_max)
-        self.request_seconds_max = request_seconds_max
+        self.open_connections = OpenConnections(bounds.connections_max, bounds.connections_per_address_max)
+        self.request_seconds_max = bounds.request_seconds_max
         self.connections = guard.connections
         self._audit = guard.audit
         self._known_rows = known_rows

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from thermocline.errors import BadRequest, TooManyConnections
+from thermocline.errors import BadRequest
 from thermocline.serving.access.connections import Peer
 from thermocline.serving.http.problems import PEER, Requests
 from thermocline.serving.read.caller import Credentials
@@ -96,10 +96,11 @@ class LookupProtocol(HttpToolsProtocol):
         """Somebody came, and is to ask for something soon."""
         super().connection_made(transport)
         self._peer = self._state[PEER] = self._requests.connections.peer(transport)
-        if self._requests.open_connections.is_taken(self, self.loop.time()):
+        refusal = self._requests.open_connections.take(self, self._peer, self.loop.time())
+        if refusal is None:
             self._await_request()
         else:
-            self._refuse(TooManyConnections(connections_max=self._requests.open_connections.count_max))
+            self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They left."""

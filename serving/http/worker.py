@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from thermocline.errors import ReadAfterTimeout, ServerBusy
@@ -28,12 +28,14 @@ from thermocline.serving.hot.disk_room import disk_room
 from thermocline.serving.hot.refused import RefusedRecords
 from thermocline.serving.http.extract_slots import ExtractSlots
 from thermocline.serving.http.guard import OPEN, Guard
+from thermocline.serving.http.site.shared import SharedPages
 from thermocline.serving.jobs.job import State
 from thermocline.serving.jobs.runner import stores
 from thermocline.serving.read.explained import explain, looked
 from thermocline.serving.read.sight import Sights
 from thermocline.serving.status.gather import StatusRoom
 from thermocline.serving.store import measures
+from thermocline.serving.store.layout import shared_pages
 from thermocline.serving.store.storage import storage_named
 from thermocline.serving.tail.refreshing import Refreshes, pause_between
 
@@ -97,7 +99,7 @@ class Worker:
         self.tables = tables
         self.live = live
         self.sights = Sights()
-        self.pages_shared: dict[Any, Any] = {}  # what pages show, of those who look at the same
+        self.pages = SharedPages(shared_pages())
         self.statuses = StatusRoom(settings.stale_after_seconds, SystemClock())
         self.guard = guard
         self._settings = settings

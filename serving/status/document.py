@@ -28,10 +28,12 @@ __all__ = [
     "RefStatus",
     "ServerStatus",
     "SnapshotStatus",
+    "StandbyStatus",
     "TableStatus",
     "UnreadStatus",
     "UpkeepStatus",
     "VersionStatus",
+    "ViewStatus",
 ]
 
 Level = Literal["well", "attention", "trouble"]
@@ -81,6 +83,15 @@ class IngestStatus(_Part):
     ] = None
 
 
+class StandbyStatus(_Part):
+    """A process that waits to take the table over once its owner ends. Its times are ISO 8601."""
+
+    host: str
+    pid: int
+    since: str
+    renewed: str
+
+
 class OwnerStatus(_Part):
     """The process that may commit to the table, or was the last one. Its times are ISO 8601."""
 
@@ -94,6 +105,7 @@ class OwnerStatus(_Part):
     stopped_by: str = ""
     stopped_because: str = ""
     is_gone: bool
+    standby: StandbyStatus | None = None
 
 
 class RecordsStatus(_Part):
@@ -113,6 +125,12 @@ class DebtStatus(_Part):
     bytes: int
     rows: int
     dead_rows: int
+    delete_files: int = 0
+    rewrite_bytes: Annotated[int, Field(description="Of the data files that have dead rows.")] = 0
+    rewrite_seconds: Annotated[
+        float | None,
+        Field(description="To rewrite these, at the rate of the newest rewrites; null while there was none."),
+    ] = None
     worst_dead_share: Annotated[float, Field(description="Of the bucket with the greatest share.")]
     worst_files: Annotated[int, Field(description="Of the bucket with the most data files.")]
     buckets: int
@@ -173,6 +191,8 @@ class BucketStatus(_Part):
     bytes: int
     rows: int
     dead_rows: int
+    delete_files: int = 0
+    rewrite_bytes: Annotated[int, Field(description="Of its data files that have dead rows.")] = 0
     is_bad: bool
 
 
@@ -196,6 +216,20 @@ class LeaseStatus(_Part):
     snapshots: Annotated[dict[str, int], Field(description="By id, until when each is needed.")]
 
 
+class ViewStatus(_Part):
+    """A view in Trino, as its publisher left it."""
+
+    view: str
+    mode: str
+    state: Annotated[
+        Literal["now", "newest", "older", "ended", "withdrawn"],
+        Field(description="Whether it answers as of now or of the newest snapshot, and why not."),
+    ]
+    snapshot_id: str | None = None
+    ends_ms: int | None = None
+    reason: Annotated[str, Field(description="Why it is withdrawn.")] = ""
+
+
 class RefStatus(_Part):
     """A branch or tag of the table."""
 
@@ -213,10 +247,12 @@ class ColumnStatus(_Part):
 
 
 class VersionStatus(_Part):
-    """From when on the table had a version of its definition, as far as that is known."""
+    """From when on the table had a version of its definition, and what that changed, as far as is known."""
 
     version: int
     since_ms: int
+    snapshot_id: str = ""
+    changes: tuple[str, ...] = ()
 
 
 class UnreadStatus(_Part):
@@ -297,6 +333,8 @@ class Details(_Part):
     commits: Annotated[tuple[CommitStatus, ...], Field(description="The newest first.")] = ()
     buckets: tuple[BucketStatus, ...] = ()
     upkeep: UpkeepStatus
+    views: tuple[ViewStatus, ...] = ()
+    views_at_ms: Annotated[int | None, Field(description="When their publisher last noted them.")] = None
     leases: tuple[LeaseStatus, ...] = ()
     refs: tuple[RefStatus, ...] = ()
     snapshots: int | None = None

@@ -93,6 +93,9 @@ def _of_owner(name: str, owner: OwnerStatus | None) -> Iterator[Finding]:
     if owner.stopped_by:
         text = f"is not ingested: it stopped with [{owner.stopped_by}] {owner.stopped_because}"
         yield Finding(level="trouble", text=text, next=f"`thermocline explain {owner.stopped_by}`")
+    elif (standby := owner.standby) is not None and (owner.is_gone or owner.ended):
+        text = f"is being taken over by a standby: process {standby.pid} on {standby.host}"
+        yield Finding(level="attention", text=text, next="`thermocline status`")
     elif owner.is_gone:
         text = f"is not ingested: process {owner.pid} on {owner.host} is gone without a word"
         yield Finding(level="trouble", text=text, next=run)

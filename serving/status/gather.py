@@ -11,12 +11,12 @@ from thermocline import __version__
 from thermocline.errors import ThermoclineError
 from thermocline.serving.hot.file_version import file_version
 from thermocline.serving.status.bad_records import KeptBadFacts, bad_records_of
+from thermocline.serving.status.debt import buckets_in, debt_of
 from thermocline.serving.status.document import (
     BucketStatus,
     ColumnStatus,
     CommitBar,
     CommitStatus,
-    DebtStatus,
     DefinitionStatus,
     Details,
     Disk,
@@ -29,12 +29,14 @@ from thermocline.serving.status.document import (
     RefStatus,
     ServerStatus,
     SnapshotStatus,
+    StandbyStatus,
     TableStatus,
     UnreadStatus,
     UpkeepStatus,
     VersionStatus,
 )
-from thermocline.serving.status.findings import findings_of, is_bad_bucket, verdict_of
+from thermocline.serving.status.findings import findings_of, verdict_of
+from thermocline.serving.status.view_states import view_states
 from thermocline.serving.store.layout import TABLE_FACTS, WANTED, WANTED_CLOSELY
 from thermocline.serving.tail.table_facts import BAR_MS, BARS_MAX, TableFacts, read_facts
 
@@ -106,7 +108,7 @@ class StatusRoom:
         owner = _owner_of(facts)
         refused, has_more = _refused_of(table, tailer, is_detailed)
         records = self._records_of(facts, len(refused), has_more)
-        debt = _debt_of(buckets) if index is not None else None
+        debt = debt_of(buckets, facts.rewrites if facts is not None else ()) if index is not None else None
         findings = findings_of(
             table.name, said.get("problem", ""), tailer, freshness, ingest, owner, records, debt
         )
@@ -114,7 +116,8 @@ class StatusRoom:
         if is_detailed:
             kept = self._bad_facts.of(table.name, table.folder)
             bad = bad_records_of(kept, refused, has_more, table.definition)
-            more["details"] = _details_of(table.definition, facts, partitions, buckets, bad)
+            now_ms = self._clock.now_ms()
+            more["details"] = _details_of(table.definition, facts, partitions, buckets, bad, now_ms)
         if "snapshot" in said:
             more["snapshot"] = SnapshotStatus.model_validate(said.pop("snapshot"))
         return TableStatus(
@@ -154,7 +157,7 @@ class StatusRoom:
             return ()
         known = self._buckets.get(name)
         if known is None or known[0] is not index:
-            known = self._buckets[name] = index, tuple(_buckets_in(index))
+            known = self._buckets[name] = index, tuple(buckets_in(index))
         return known[1]
 
     def _ingest_of(
@@ -232,38 +235,11 @@ def _partitions_of(read_point: Any, tailer: Mapping[str, Any]) -> tuple[Partitio
     )
 
 
-def _buckets_in(index: ColdIndex) -> Iterable[BucketStatus]:
-    for number, files in index.buckets.items():
-        dead = sum(one.data.deletes.cardinality if one.data.deletes else 0 for one in files)
-        rows = sum(one.data.rows for one in files) - dead
-        yield BucketStatus(
-            bucket=number,
-            files=len(files),
-            bytes=sum(one.data.bytes for one in files),
-            rows=rows,
-            dead_rows=dead,
-            is_bad=is_bad_bucket(len(files), rows, dead),
-        )
-
-
-def _debt_of(buckets: tuple[BucketStatus, ...]) -> DebtStatus:
-    shares = [one.dead_rows / (one.rows + one.dead_rows) for one in buckets if one.rows + one.dead_rows]
-    return DebtStatus(
-        files=sum(one.files for one in buckets),
-        bytes=sum(one.bytes for one in buckets),
-        rows=sum(one.rows for one in buckets),
-        dead_rows=sum(one.dead_rows for one in buckets),
-        worst_dead_share=max(shares, default=0.0),
-        worst_files=max((one.files for one in buckets), default=0),
-        buckets=len(buckets),
-        bad_buckets=sum(one.is_bad for one in buckets),
-    )
-
-
 def _owner_of(facts: TableFacts | None) -> OwnerStatus | None:
     if facts is None or facts.owner is None:
         return None
-    return OwnerStatus(**{name: getattr(facts.owner, name) for name in facts.owner.__struct_fields__})
+    said = {name: getattr(facts.owner, name) for name in facts.owner.__struct_fields__}
+    return OwnerStatus(**said, standby=_as(StandbyStatus, facts.standby) if facts.standby else None)
 
 
 def _details_of(
@@ -272,6 +248,7 @@ def _details_of(
     partitions: tuple[PartitionStatus, ...],
     buckets: tuple[BucketStatus, ...],
     bad_records: BadRecordsStatus,
+    now_ms: int,
 ) -> Details:
     upkeep = UpkeepStatus()
     more: dict[str, Any] = {}
@@ -288,6 +265,8 @@ def _details_of(
         more = {
             "bars": tuple(_as(CommitBar, one) for one in facts.bars),
             "commits": tuple(_as(CommitStatus, one) for one in facts.recent),
+            "views": view_states(facts, now_ms),
+            "views_at_ms": facts.views_at_ms,
             "leases": tuple(
                 LeaseStatus(kind=_LEASES[one.kind], holder=one.holder, snapshots=one.snapshots)  # type: ignore[arg-type]
                 for one in facts.leases

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["ago", "bytes_text", "count", "duration", "iso_moment", "moment", "plural", "share", "until"]
+__all__ = [
+    "NOT_KNOWN",
+    "ago",
+    "bytes_text",
+    "count",
+    "duration",
+    "iso_moment",
+    "moment",
+    "plural",
+    "share",
+    "until",
+]
 
 NOT_KNOWN: Final = "not known"
 _STEPS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

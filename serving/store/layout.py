@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from thermocline.process.usage import MULTIPROCESS_FOLDER
 
 HOT: Final = "hot"
 COLD: Final = "cold"
@@ -27,8 +27,16 @@ AUDIT_LOCK: Final = "audit.lock"
 """In ``<state_dir>`` itself: held by the worker that writes audit records to stdout."""
 LIVE_SOCKET: Final = "live.sock"
 """In the folder that the processes of a running server share, which nobody else can enter."""
+PAGES: Final = "pages"
+"""The same: what workers made of pages, for each other."""
 SPILL: Final = "spill"
 """For what does not fit in an extract's memory, and for copies of a store's files; empty otherwise."""
+
+
+def shared_pages() -> Path | None:
+    """Where the workers of this server share pages; None where this process is no worker of one."""
+    folder = os.environ.get(MULTIPROCESS_FOLDER)
+    return None if folder is None else Path(folder) / PAGES
 
 
 def own_name(state_dir: Path) -> str:

@@ -86,8 +86,13 @@ ROWS_WARMED: Final = Counter(
 REQUESTS_LIMITED: Final = Counter(
     "thermocline_requests_limited",
     "Requests that were refused because of a limit, by client (address, where none is known) and reason: "
-    "requests, bytes, extracts or failures.",
+    "requests, bytes, extracts or failures; connections, where an address has too many and uses all of them.",
     ("client", "reason"),
+    registry=metrics.REGISTRY,
+)
+ADDRESS_CONNECTIONS_ENDED: Final = Counter(
+    "thermocline_address_connections_ended",
+    "Connections that were closed while idle, or refused, since their address had as many as it may have.",
     registry=metrics.REGISTRY,
 )
 EXTRACTS: Final = Counter(

@@ -1,8 +1,8 @@
 """Keeps the facts about a table that its metadata tells: commits of the last day, owner, leases.
 
 What is in the metadata is taken over whenever it changed, which the follower has read anyway. What takes
-requests to the store (owner; leases, notes of expiry and orphans) is asked for only while somebody looks, and
-once for all who do.
+requests to the store (owner and standby; views, leases, notes of expiry and orphans) is asked for only while
+somebody looks, and once for all who do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from thermocline.iceberg.alterations import alterations_of
 from thermocline.iceberg.catalog import (
     ACCEPTED_PROPERTY,
     SUMMARY_BEGAN,
@@ -22,10 +23,11 @@ from thermocline.iceberg.catalog import (
     ancestors,
 )
 from thermocline.iceberg.expired import last_expiry_ms, waiting_bytes, waiting_notes
-from thermocline.iceberg.holder import holder_of
+from thermocline.iceberg.holder import holder_of, standby_of
 from thermocline.iceberg.leases import held_leases
 from thermocline.iceberg.lineage import Link, link_of
 from thermocline.iceberg.orphan_note import read_sightings
+from thermocline.iceberg.view_notes import read_view_notes
 from thermocline.process.logs import fields
 from thermocline.rules.unread_counts import UnreadCounts
 from thermocline.serving.store.layout import TABLE_FACTS, WANTED, WANTED_CLOSELY
@@ -37,26 +39,31 @@ from thermocline.serving.tail.table_facts import (
     LeaseFact,
     OwnerFact,
     RefFact,
+    RewriteFact,
+    StandbyFact,
     TableFacts,
     UnreadFact,
     VersionFact,
+    ViewFact,
     read_facts,
 )
 from thermocline.serving.tail.tailer_status import replace_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyiceberg.table import Table
 
+    from thermocline.iceberg.view_notes import ViewNote
     from thermocline.process.clock import Clock
 
 __all__ = ["FactsKeeper"]
 
 WANTED_MS: Final = 60_000
 """So long after somebody looked last, it is still asked for. A page that is open looks every five seconds."""
-OWNER_MS: Final = 10_000
+OWNER_MS: Final = 30_000
+STANDBY_MS: Final = 60_000
 CLOSELY_MS: Final = 30_000
 """How old an answer of the store gets before it is asked again."""
 RECENT_MAX: Final = 20
@@ -64,8 +71,11 @@ VERSIONS_MAX: Final = 20
 LEASES_MAX: Final = 50
 """Of a table that many read at once, more say nothing to a person."""
 ACCEPTED_MAX: Final = 10
+REWRITES_MAX: Final = 20
+"""The newest, whose rate the next one is expected to have."""
 _OWNER_FIELDS: Final = tuple(name for name in OwnerFact.__struct_fields__ if name != "is_gone")
 _DELETED_ROWS: Final = "added-position-deletes"
+_REMOVED_BYTES: Final = "removed-files-size"
 """In the summary that Iceberg itself writes."""
 
 log = logging.getLogger(__name__)
@@ -102,6 +112,9 @@ class FactsKeeper:
         if self._is_due(WANTED, facts.owner_at_ms, OWNER_MS, now_ms):
             owner = _owner_of(table, now_ms)
             facts = msgspec.structs.replace(facts, owner=owner, owner_at_ms=now_ms)
+        if self._is_due(WANTED, facts.standby_at_ms, STANDBY_MS, now_ms):
+            standby = _standby_of(table, facts.owner, now_ms)
+            facts = msgspec.structs.replace(facts, standby=standby, standby_at_ms=now_ms)
         if self._is_due(WANTED_CLOSELY, facts.closely_at_ms, CLOSELY_MS, now_ms):
             facts = looked_closely(facts, table, now_ms)
         if facts is not before:
@@ -152,8 +165,9 @@ def taken_over(facts: TableFacts, table: Table) -> TableFacts:
         last_commit_seconds=_seconds_of(last) if last else facts.last_commit_seconds,
         drained_ms=stated.drained_ms if stated else None,
         rewritten_ms=max(rewrites, default=facts.rewritten_ms),
+        rewrites=(*facts.rewrites, *filter(None, map(_rewrite_of, new)))[-REWRITES_MAX:],
         totals=dict(stated.totals) if stated else {},
-        versions=with_versions(facts.versions, new),
+        versions=with_changes(with_versions(facts.versions, new), table.properties),
         accepted=tuple(json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_MAX:]),
         unread_fields=tuple(json.loads(table.properties.get(UNREAD_PROPERTY, "[]"))),
         unread=_unread_of(table),
@@ -164,12 +178,15 @@ def looked_closely(facts: TableFacts, table: Table, now_ms: int) -> TableFacts:
     """The facts with what is beside the table by now. Raises `OSError`."""
     waiting = list(waiting_notes(table))
     sightings = read_sightings(table)
+    noted = read_view_notes(table.io, table.location())
     return msgspec.structs.replace(
         facts,
         leases=tuple(
             LeaseFact(one.kind, one.holder, {str(id_): until for id_, until in one.snapshots.items()})
             for one in held_leases(table.io, table.location(), now_ms, LEASES_MAX)
         ),
+        views=tuple(map(_view_of, noted.views)) if noted is not None else (),
+        views_at_ms=noted.at_ms if noted is not None else None,
         expired_ms=last_expiry_ms(table),
         waiting_snapshots=sum(len(note.snapshots) for note in waiting),
         waiting_bytes=waiting_bytes(table, waiting),
@@ -195,8 +212,22 @@ def with_versions(known: Sequence[VersionFact], new: Iterable[Link]) -> tuple[Ve
     for link in new:
         state = link.state
         if state is not None and (not versions or versions[-1].version != state.definition_version):
-            versions.append(VersionFact(state.definition_version, link.snapshot.timestamp_ms))
+            since_ms, snapshot_id = link.snapshot.timestamp_ms, str(link.snapshot_id)
+            versions.append(VersionFact(state.definition_version, since_ms, snapshot_id))
     return tuple(versions[-VERSIONS_MAX:])
+
+
+def with_changes(versions: Sequence[VersionFact], properties: Mapping[str, str]) -> tuple[VersionFact, ...]:
+    """The versions with what each changed, as the table notes it; and those from before any snapshot here."""
+    noted = {one.version: one for one in alterations_of(properties)}
+    oldest = min((one.version for one in versions), default=None)
+    earlier = (
+        VersionFact(one.version, one.at_ms) for one in noted.values() if oldest and one.version < oldest
+    )
+    return tuple(
+        msgspec.structs.replace(one, changes=noted[one.version].changes) if one.version in noted else one
+        for one in (*earlier, *versions)
+    )[-VERSIONS_MAX:]
 
 
 def _with_commit(bar: Bar, link: Link) -> Bar:
@@ -257,3 +288,23 @@ def _owner_of(table: Table, now_ms: int) -> OwnerFact | None:
         return None
     said = {name: getattr(holder, name) for name in _OWNER_FIELDS}
     return OwnerFact(**said, is_gone=holder.is_gone(now_ms))
+
+
+def _standby_of(table: Table, owner: OwnerFact | None, now_ms: int) -> StandbyFact | None:
+    """None also of one that is gone, or has just become the owner."""
+    standby = standby_of(table.io, table.location())
+    if standby is None or standby.is_gone(now_ms):
+        return None
+    if owner is not None and not owner.ended and (owner.host, owner.pid) == (standby.host, standby.pid):
+        return None
+    return StandbyFact(standby.host, standby.pid, standby.since, standby.renewed)
+
+
+def _rewrite_of(link: Link) -> RewriteFact | None:
+    size, seconds = _number(link, _REMOVED_BYTES), _seconds_of(link)
+    return RewriteFact(size, seconds) if link.is_rewrite and size and seconds else None
+
+
+def _view_of(note: ViewNote) -> ViewFact:
+    snapshot_id = None if note.snapshot_id is None else str(note.snapshot_id)
+    return ViewFact(note.view, note.mode, snapshot_id, note.ends_ms, note.definition_version, note.withdrawn)

@@ -22,9 +22,12 @@ __all__ = [
     "LeaseFact",
     "OwnerFact",
     "RefFact",
+    "RewriteFact",
+    "StandbyFact",
     "TableFacts",
     "UnreadFact",
     "VersionFact",
+    "ViewFact",
     "read_facts",
 ]
 
@@ -69,10 +72,42 @@ class RefFact(msgspec.Struct, frozen=True):
 
 
 class VersionFact(msgspec.Struct, frozen=True):
-    """From when on the table had that version of its definition, as far as that is known."""
+    """From when on the table had that version of its definition, as far as that is known.
+
+    ``snapshot_id`` is of the first snapshot that said so, and ``changes`` are sentences; empty where unknown.
+    """
 
     version: int
     since_ms: int
+    snapshot_id: str = ""
+    changes: tuple[str, ...] = ()
+
+
+class RewriteFact(msgspec.Struct, frozen=True):
+    """What a rewrite read, and how long it took, its commit included."""
+
+    bytes: int
+    seconds: float
+
+
+class StandbyFact(msgspec.Struct, frozen=True):
+    """A process that waits to take the table over; see `thermocline.iceberg.holder.standby_of`."""
+
+    host: str
+    pid: int
+    since: str
+    renewed: str
+
+
+class ViewFact(msgspec.Struct, frozen=True):
+    """A view in Trino, as its publisher noted it; see `thermocline.iceberg.view_notes.ViewNote`."""
+
+    view: str
+    mode: str
+    snapshot_id: str | None
+    ends_ms: int | None
+    definition_version: int
+    withdrawn: str
 
 
 class OwnerFact(msgspec.Struct, frozen=True):
@@ -110,8 +145,9 @@ class UnreadFact(msgspec.Struct, frozen=True):
 class TableFacts(msgspec.Struct, frozen=True):
     """All of it. ``counted_to`` is the sequence number of the newest snapshot that is in the bars.
 
-    ``owner`` is known once somebody has looked (``owner_at_ms``), and so are leases, expiry and orphans
-    (``closely_at_ms``). Times are in milliseconds since 1970, but for the owner's.
+    ``owner`` is known once somebody has looked (``owner_at_ms``), and so are the standby (``standby_at_ms``),
+    and views, leases, expiry and orphans (``closely_at_ms``). ``views_at_ms`` is when the views were noted.
+    Times are in milliseconds since 1970, but for those of owner and standby.
     """
 
     table_uuid: str
@@ -127,6 +163,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     last_commit_seconds: float | None = None
     drained_ms: int | None = None
     rewritten_ms: int | None = None
+    rewrites: tuple[RewriteFact, ...] = ()
     totals: dict[str, int] = {}
     versions: tuple[VersionFact, ...] = ()
     accepted: tuple[dict[str, Any], ...] = ()
@@ -134,6 +171,10 @@ class TableFacts(msgspec.Struct, frozen=True):
     unread: UnreadFact | None = None
     owner: OwnerFact | None = None
     owner_at_ms: int | None = None
+    standby: StandbyFact | None = None
+    standby_at_ms: int | None = None
+    views: tuple[ViewFact, ...] = ()
+    views_at_ms: int | None = None
     leases: tuple[LeaseFact, ...] = ()
     expired_ms: int | None = None
     waiting_snapshots: int = 0

@@ -13,6 +13,7 @@ from tests.behaviour.several import Several, said
 from tests.torture import takeover
 from thermocline.dev.stack import Command, Stack
 from thermocline.errors import OwnerLost
+from thermocline.iceberg.holder import standby_of
 
 NAMES = ("left", "right")
 STANDING_BY = "standing by until the owner ends"
@@ -38,6 +39,13 @@ def epochs(several: Several) -> list[int]:
     return [live.state().epoch for live in several.tables.values()]
 
 
+def shown(several: Several) -> set[int | None]:
+    """The processes that stand by, as others are shown them."""
+    tables = [live.table() for live in several.tables.values()]
+    found = [standby_of(table.io, table.location()) for table in tables]
+    return {None if one is None else one.pid for one in found}
+
+
 @pytest.mark.full
 def test_a_standby_takes_over_all_tables_of_an_owner_that_is_frozen_or_killed(several: Several) -> None:
     """Goal: nothing is lost or repeated, and the owner that was frozen is fenced when it wakes up."""
@@ -46,12 +54,14 @@ def test_a_standby_takes_over_all_tables_of_an_owner_that_is_frozen_or_killed(se
     several.wait_until_committed(*NAMES, by=first)
     second = standby(several)
     before = epochs(several)
+    several.wait_for(lambda: shown(several) == {second.process.pid}, "it is shown", second)
 
     os.killpg(first.process.pid, signal.SIGSTOP)
     several.write(10)
     several.wait_until_committed(*NAMES, by=second)
     assert {line["table"] for line in said(second, TAKING_OVER)} == set(NAMES)
     assert epochs(several) == [epoch + 1 for epoch in before]
+    several.wait_for(lambda: shown(several) == {None}, "it stands by no more", second)
     several.write(20)
     os.killpg(first.process.pid, signal.SIGCONT)
     assert first.process.wait() == OwnerLost.exit_code
@@ -59,6 +69,7 @@ def test_a_standby_takes_over_all_tables_of_an_owner_that_is_frozen_or_killed(se
     several.wait_until_committed(*NAMES, by=second)
 
     third = standby(several)
+    several.wait_for(lambda: shown(several) == {third.process.pid}, "the next is shown", third)
     second.kill()
     several.write(30)
     several.wait_until_committed(*NAMES, by=third)

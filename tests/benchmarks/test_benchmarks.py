@@ -31,6 +31,7 @@ SIZES = {
     "tables": "--tables 2 --records 20",
     "verify": "--rows 20000",
     "views": "--rows 20000 --hot 1000 --queries 2 --scans 1 --changes 2 --seconds-max 10 --trino-gb 2",
+    "watched": "--tables 2 --records 5 --viewers 2 --workers 2 --seconds 2 --rounds 1",
 }
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 WITH_TRINO = {"views"}

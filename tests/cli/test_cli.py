@@ -265,6 +265,40 @@ print(list(map(int, codes)), *sys.modules, sep="\\n")
     assert sorted({name.partition(".")[0] for name in modules} & (set(HEAVY) - asks)) == []
 
 
+def test_a_command_for_clients_loads_nothing_that_its_configuration_has_no_use_for(tmp_path: Path) -> None:
+    """Method: a list of clients by a configuration of a REST catalog, in a fresh process."""
+    (tmp_path / "clients.toml").write_text('[clients.ops.tables."*"]\nverbs = ["admin"]\n')
+    (tmp_path / "thermocline.toml").write_text(
+        '[kafka]\nbootstrap_servers = "b:9092"\n[catalog]\ntype = "rest"\nuri = "http://c:8181"\n'
+        '[serving]\nclients_file = "clients.toml"\n'
+        '[tables.t]\nidentifier = "a.t"\ntopics = ["t"]\nkey = ["id"]\ncolumns = { id = "int" }\n'
+    )
+    code = """
+import sys
+from thermocline.cli import run
+code = run(["client", "list"])
+print(int(code), *sys.modules, sep="\\n")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "ops" in done.stdout
+    modules = done.stdout.split()
+    assert "0" in modules
+    unused = {
+        "confluent_kafka",
+        "cryptography",
+        "duckdb",
+        "fastapi",
+        "httpx",
+        "jwt",
+        "lmdb",
+        "pyspark",
+        "sqlalchemy",
+    }
+    assert sorted({name.partition(".")[0] for name in modules} & unused) == []
+
+
 def test_a_message_is_not_broken_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,12 +13,17 @@ import pytest
 import strictyaml
 
 from tests.docs.series import NAME, SERIES
+from thermocline.errors import Unauthenticated
+from thermocline.process.clock import SystemClock
+from thermocline.serving.access.admission import Admission
+from thermocline.serving.access.clients_file import ClientsFile
 from thermocline.serving.process.children import STOP_SECONDS
+from thermocline.serving.read.caller import Action, Credentials, Grant
 
 ROOT = Path(__file__).parents[2]
 STACK = strictyaml.load((ROOT / "docker-compose.yml").read_text()).data
 SERVICES = STACK["services"]
-ONE_SHOT = {"topic", "table"}
+ONE_SHOT = {"topic", "table", "clients"}
 DOCKERFILES = sorted((ROOT / "deploy").glob("*.Dockerfile"))
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 # A tag that stays what it is: a whole version.
@@ -122,6 +127,82 @@ def _run_table_service(folder: Path, on_list: str, on_create: str = "") -> tuple
         words, env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, check=False, timeout=60
     )
     return done.returncode, notes.read_text().splitlines()
+
+
+def test_the_server_admits_by_keys_that_are_made_at_the_first_start(tmp_path: Path) -> None:
+    """Method: the service's own words, with the real command, twice; the second time nothing changes."""
+    _run_clients_service(tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.glob("access/[!.]*")}
+    assert sorted(made) == ["clients.toml", "operator.key", "prometheus.key"]
+    assert _rights(tmp_path / "access") == {
+        "clients.toml": 0o600, "operator.key": 0o600, "prometheus.key": 0o644,  # another user's
+    }  # fmt: skip
+    admission = Admission(ClientsFile(tmp_path / "access" / "clients.toml"), SystemClock())
+    operator, prometheus = (
+        admission(Credentials(f"Bearer {made[name].strip()}")) for name in ("operator.key", "prometheus.key")
+    )
+    assert operator.grant("profiles") == Grant(frozenset(Action))
+    assert prometheus.grant("profiles") == Grant(frozenset({Action.ADMIN}))
+    with pytest.raises(Unauthenticated):
+        admission(Credentials())
+    _run_clients_service(tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.glob("access/[!.]*")} == made
+    file = str(tmp_path / "access" / "clients.toml")
+    key = _run_clients_service(tmp_path, "create", "tenant-7", "--table", "*", "--file", file)
+    admission = Admission(ClientsFile(Path(file)), SystemClock())
+    assert admission(Credentials(f"Bearer {key.strip()}")).name == "tenant-7"
+
+
+def test_a_key_that_was_lost_before_it_was_kept_is_made_again(tmp_path: Path) -> None:
+    _run_clients_service(tmp_path)
+    before = (tmp_path / "access" / "operator.key").read_text()
+    for _ in range(3):  # a client has two keys at most
+        (tmp_path / "access" / "operator.key").unlink()
+        _run_clients_service(tmp_path)
+    after = (tmp_path / "access" / "operator.key").read_text()
+    admission = Admission(ClientsFile(tmp_path / "access" / "clients.toml"), SystemClock())
+    assert admission(Credentials(f"Bearer {after.strip()}")).name == "operator"
+    with pytest.raises(Unauthenticated):
+        admission(Credentials(f"Bearer {before.strip()}"))
+
+
+def test_the_server_and_who_asks_it_have_the_keys_where_they_were_put() -> None:
+    configured = tomllib.loads((ROOT / "deploy" / "thermocline.toml").read_text())["serving"]
+    folder = SERVICES["clients"]["environment"]["ACCESS"]
+    assert configured["clients_file"] == f"{folder}/clients.toml"
+    assert SERVICES["clients"]["volumes"] == [f"access:{folder}"]
+    assert f"access:{folder}:ro" in SERVICES["serving"]["volumes"]
+    assert SERVICES["serving"]["environment"]["THERMOCLINE_KEY_FILE"] == f"{folder}/operator.key"
+    assert folder in (ROOT / "deploy" / "serving.Dockerfile").read_text(), "the image has it, with its owner"
+    assert "access:/access:ro" in SERVICES["prometheus"]["volumes"]
+    scraped = strictyaml.load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text()).data
+    (job,) = scraped["scrape_configs"]
+    assert job["authorization"]["credentials_file"] == "/access/prometheus.key"
+
+
+def _run_clients_service(folder: Path, *arguments: str) -> str:
+    """By the configuration of the stack, in a folder of the machine; gives what it prints."""
+    (folder / "access").mkdir(exist_ok=True)
+    program = folder / "thermocline"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m thermocline "$@"\n')
+    program.chmod(0o755)
+    words = [word.replace("$$", "$") for word in SERVICES["clients"]["entrypoint"]]
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "THERMOCLINE_CONFIG": str(ROOT / "deploy" / "thermocline.toml"),
+        "ACCESS": str(folder / "access"),
+        "STORE_ACCESS_KEY": "someone",
+        "STORE_SECRET_KEY": "some-secret",
+    }
+    words += arguments
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _rights(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.glob("[!.]*")}
 
 
 @every_dockerfile

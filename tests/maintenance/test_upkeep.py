@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from tests.ingest.small_ingest import NAME, Ingest, settings_of
 from tests.maintenance.kept import HOURS, SETTINGS, Inline, Kept, kept_up, wait_for
 from thermocline.errors import ForeignSnapshot, MaintenanceBehind
+from thermocline.iceberg.catalog import SUMMARY_BEGAN
 from thermocline.iceberg.expired import ExpiryNote, expired_snapshots, known_notes, waiting_notes
 from thermocline.iceberg.expired import write_note as write_expiry
 from thermocline.iceberg.files import Deletes, listed_files, local_path
@@ -102,7 +103,12 @@ def test_rewrites_land_between_batches_and_the_table_says_the_same(kept: Kept) -
     for file in (file for files in kept.site.position.files.values() for file in files):
         assert file.origin == origins[file.path]
         assert (file.origin.first_row_id is None) == (kept.ingest.definition.format_version == 2)
-    seams = [link.state.seam for link in lineage(kept.ingest.owned.table) if link.state is not None]
+    links = lineage(kept.ingest.owned.table)
+    rewrites = [link.summary for link in links if link.is_rewrite and int(link.summary["deleted-data-files"])]
+    assert rewrites
+    assert all(int(one["removed-files-size"]) > 0 for one in rewrites), "what it read, and since when"
+    assert all(one[SUMMARY_BEGAN].isdecimal() for one in rewrites)
+    seams = [link.state.seam for link in links if link.state is not None]
     assert len(seams) == len(kept.ingest.owned.table.snapshots())
     assert seams == sorted(seams, key=lambda seam: seam[NAME, 0])
 

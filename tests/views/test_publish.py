@@ -30,6 +30,7 @@ from thermocline.errors import (
     ViewForeign,
 )
 from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.view_notes import read_view_notes
 from thermocline.kafka.facts import OpenTransaction, TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
@@ -478,6 +479,40 @@ def cut(log: FakeLog) -> None:
 
 def elsewhere(log: FakeLog) -> None:
     log.cluster = "another"
+
+
+def noted(world: World) -> dict[str, tuple[int | None, str]]:
+    notes = read_view_notes(world.table.io, world.table.location())
+    assert notes is not None
+    return {one.view: (one.snapshot_id, one.withdrawn) for one in notes.views}
+
+
+def test_what_was_published_is_noted_beside_the_table(world: World) -> None:
+    publisher = world.publisher()
+    first = world.commit(3)
+    publisher.publish()
+    assert noted(world) == dict.fromkeys(ALL, (first, ""))
+    second = world.commit(5)
+    publisher.publish()
+    assert noted(world) == dict.fromkeys(ALL, (second, ""))
+    gone(world.log)
+    publisher.publish()
+    assert noted(world)[COLD] == (second, "")
+    assert noted(world)[LIVE][0] is None
+    assert noted(world)[LIVE][1].startswith("[offsets-gone] ")
+
+
+def test_notes_that_cannot_be_left_hold_up_no_view(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("the store is full")
+
+    monkeypatch.setattr("thermocline.views.noting.write_view_notes", refuse)
+    world.commit(3)
+    assert set(world.publisher().publish().replaced) == ALL
+    assert "notes of the views not left: next time" in caplog.messages
+    assert read_view_notes(world.table.io, world.table.location()) is None
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,8 @@ class TooManyRequests(RequestError):
     A client has limits: requests per second, of which some may come at once; bytes of answers per minute;
     extracts at once. They are counted over all API processes of a server. If an answer was larger than the
     bytes of a minute, further requests are refused until they would have sufficed. An address from which
-    credentials failed several times is refused for up to half a minute, whatever it brings.
+    credentials failed several times is refused for up to half a minute, whatever it brings. Nor may an
+    address have more connections open to a process than serving.connections_per_address_max.
 
     Nothing was read or written. Ask again after Retry-After; the Python client, and commands that ask a
     server, do so by themselves. If the limits are too low, ask whoever runs the server for others.

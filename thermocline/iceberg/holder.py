@@ -1,4 +1,4 @@
-"""The owner of a table, by the small object beside it, which an owner writes (``ingest.claim.lease``)."""
+"""The owner of a table and its standby, by small objects beside it, which they write (``ingest.claim``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from thermocline.process.logs import fields
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-__all__ = ["Holder", "holder_of", "path_of"]
+__all__ = ["Holder", "holder_of", "path_of", "standby_of", "standby_path"]
 
 GONE_SECONDS_MIN: Final = 60.0
 """The clocks of machines may differ by less."""
@@ -109,16 +109,35 @@ class Holder:
 
 def holder_of(io: FileIO, location: str) -> Holder | None:
     """Who owns the table at that location, or owned it last; None where nobody says so."""
+    return _said(io, path_of(location))
+
+
+def standby_of(io: FileIO, location: str) -> Holder | None:
+    """Who stands by to own the table at that location, by ``ingest.claim.standing_by``; it has no epoch.
+
+    It may have gone since (`Holder.is_gone`). None where nobody says so.
+    """
+    return _said(io, standby_path(location))
+
+
+def _said(io: FileIO, path: str) -> Holder | None:
     try:
-        return Holder.from_json(read_file(io, path_of(location)))
+        return Holder.from_json(read_file(io, path))
+    except FileNotFoundError:
+        return None
     except Exception as error:  # noqa: BLE001  a store raises what it likes
-        _logger.debug("lease not read", extra=fields(location=location, detail=str(error)))
+        _logger.debug("lease not read", extra=fields(path=path, detail=str(error)))
         return None
 
 
 def path_of(location: str) -> str:
     """Where the object is, for a table at that location."""
     return beside(location, "owner.json")
+
+
+def standby_path(location: str) -> str:
+    """Where a standby leaves its trace, for a table at that location."""
+    return beside(location, "standby.json")
 
 
 def _boot_id() -> str:

@@ -14,10 +14,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy.dialects import __all__ as databases
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-
 from thermocline.errors import did_you_mean
 from thermocline.process.tls import TLS_ERRORS, reason_of, server_context
 from thermocline.settings.model import CatalogSettings, KafkaSettings, ServingSettings, Settings
@@ -124,6 +120,11 @@ def _problems_of_brokers(kafka: KafkaSettings) -> Iterator[str]:
 
 
 def _problems_of_database(uri: str) -> Iterator[str]:
+    # Slow, and every command imports this module.
+    from sqlalchemy.dialects import __all__ as databases  # noqa: PLC0415
+    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
+
     try:
         url = make_url(uri)
         url.get_dialect()

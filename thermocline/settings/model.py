@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from thermocline.errors import UnknownTable
-from thermocline.schemas.registry import SchemaRegistry
 from thermocline.settings.limits import Limits
 from thermocline.settings.lineage import LineageSettings
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
+
+if TYPE_CHECKING:
+    from thermocline.schemas.registry import SchemaRegistry
 
 # Of an API process: far more than it answers at once.
 CONNECTIONS_MAX: Final = 5_000
@@ -71,6 +73,8 @@ class RegistrySettings(Section):
         """What asks it, if there is one."""
         if not self.url:
             return None
+        from thermocline.schemas.registry import SchemaRegistry  # noqa: PLC0415  # slow; commands read settings
+
         return SchemaRegistry(
             self.url,
             self.user,
@@ -171,6 +175,7 @@ class ServingSettings(Section):
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 2
     tailers: Annotated[int, Field(ge=1, le=TAILERS_MAX)] = 4
     connections_max: Annotated[int, Field(ge=16)] = CONNECTIONS_MAX
+    connections_per_address_max: Annotated[int, Field(ge=1)] | None = None
     request_seconds_max: Annotated[float, Field(ge=1, allow_inf_nan=False)] = REQUEST_SECONDS_MAX
     state_dir: Path = Path("data/serving")
     hot_bytes_max: Bytes = 8_000_000_000

@@ -64,7 +64,7 @@ class LineageObserver(Observer):
     def landed(self, landed: Landed, change: TableChange) -> None:
         """The run of ingest ends well; or a rewrite did, of which nothing was said before."""
         if change.kind == "rewrite":
-            self._rewritten(Committed.of(landed, change), change.started_ms)
+            self._rewritten(Committed.of(landed, change), change.began_ms)
         elif self._batch is not None:
             run, self._batch = self._batch, None
             done = Committed.of(landed, change)
@@ -86,9 +86,9 @@ class LineageObserver(Observer):
         """Sends what is left, for a moment."""
         self._sender.close()
 
-    def _rewritten(self, done: Committed, started_ms: int | None) -> None:
+    def _rewritten(self, done: Committed, since_ms: int | None) -> None:
         now_ms = self._clock.now_ms()
-        began_ms = now_ms if started_ms is None else started_ms
+        began_ms = now_ms if since_ms is None else since_ms
         id_ = run_id_at(began_ms)
         self._sender.put(
             Happened("rewrite", "START", id_, began_ms),

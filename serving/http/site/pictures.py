@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
 from markupsafe import Markup
 
-from thermocline.serving.status.words import bytes_text, count, duration, moment, plural, share
+from thermocline.serving.status.words import NOT_KNOWN, bytes_text, count, duration, moment, plural, share
+from thermocline.serving.tail.recent_ages import MINUTES
 
 if TYPE_CHECKING:
     from thermocline.serving.status.document import BucketStatus, CommitBar, Freshness
 
-__all__ = ["age_line", "bucket_bars", "commit_bars"]
+__all__ = ["age_line", "bucket_bars", "commit_bars", "commit_peak"]
 
 _LINE: Final = (120, 24)
+_PLACES: Final = tuple(
+    (f"{x:.1f}", f"{x + 0.1:.1f}") for x in ((place + 0.5) * _LINE[0] / MINUTES for place in range(MINUTES))
+)
+"""Of each minute of the hour in the line, and a bit further, so that a single one is seen."""
 _BARS: Final = (960, 120)
+_DAY: Final = (960, 64)
 _DAY_BARS: Final = 96
 _BAR_MS: Final = 900_000
 BUCKETS_SHOWN_MAX: Final = 256
 """More are no picture; the worst are shown."""
+Shown = Literal["records", "deleted_rows", "seconds_max"]
+_SAID: Final[Mapping[Shown, str]] = {
+    "records": "Records",
+    "deleted_rows": "Deleted rows",
+    "seconds_max": "The longest commits",
+}
 _SVG: Final = Markup(
     '<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" preserveAspectRatio="none">'
 )
@@ -34,15 +46,15 @@ def age_line(freshness: Freshness) -> Markup:
     if not known:
         return Markup("")
     top = max(*known, freshness.stale_after_seconds)
-    step, first = width / 60, 60 - len(freshness.minutes)
+    first = MINUTES - len(freshness.minutes)
     parts, points = [], ""
     for place, age in enumerate(freshness.minutes):
         if age is None:
             parts.append(points)
             points = ""
         else:
-            x, y = (first + place + 0.5) * step, height - 2 - (height - 4) * age / top
-            points += f"{x:.1f},{y:.1f} {x + 0.1:.1f},{y:.1f} "
+            (x, beside), y = _PLACES[first + place], f"{height - 2 - (height - 4) * age / top:.1f}"
+            points += f"{x},{y} {beside},{y} "
     said = (
         f"Last hour: at most {duration(max(known))} old, stale from {duration(freshness.stale_after_seconds)}"
     )
@@ -59,34 +71,46 @@ def age_line(freshness: Freshness) -> Markup:
     )
 
 
-def commit_bars(bars: Sequence[CommitBar], now_ms: int) -> Markup:
-    """Records of each quarter of an hour of the last day, and the rows that they deleted."""
-    width, height = _BARS
+def commit_bars(bars: Sequence[CommitBar], now_ms: int, what: Shown) -> Markup:
+    """One of the figures of each quarter of an hour of the last day, with its own scale."""
+    width, height = _DAY
     first_ms = now_ms // _BAR_MS * _BAR_MS - (_DAY_BARS - 1) * _BAR_MS
     shown = [bar for bar in bars if bar.begins_ms >= first_ms]
-    top = max((max(bar.records, bar.deleted_rows) for bar in shown), default=0) or 1
+    numbers = [getattr(bar, what) for bar in shown]
+    top = max(numbers, default=0) or 1
     step = width / _DAY_BARS
 
     def drawn() -> Iterator[Markup]:
-        for bar in shown:
+        for bar, number in zip(shown, numbers, strict=True):
+            if not number:
+                continue
             x = (bar.begins_ms - first_ms) / _BAR_MS * step
-            title = _TITLE.format(
+            tall = max((height - 4) * number / top, 1.0)
+            yield _BAR.format(what, x + 0.75, height - tall, step - 1.5, tall)
+            yield _TITLE.format(
                 f"{moment(bar.begins_ms)}: {plural(bar.commits, 'commit')}, {plural(bar.records, 'record')}, "
                 f"{plural(bar.deleted_rows, 'row')} deleted, longest {duration(bar.seconds_max)}"
             )
-            for kind, number, left in (("records", bar.records, 0.0), ("deletes", bar.deleted_rows, 0.5)):
-                tall = (height - 4) * number / top
-                tall = max(tall, 1.0) if number else 0.0
-                yield _BAR.format(kind, x + step * left + 0.5, height - tall, step / 2 - 0.5, tall)
-                yield title + Markup("</rect>")
+            yield Markup("</rect>")
 
-    said = f"Commits of the last day: {count(sum(bar.records for bar in shown))} records; the table has them"
+    said = f"{_SAID[what]} of the last day: {_peak(what, max(numbers, default=0))}; the table below has them"
     return (
         _SVG.format(kind="bars", width=width, height=height)
         + _TITLE.format(said)
         + Markup("").join(drawn())
         + Markup("</svg>")
     )
+
+
+def commit_peak(bars: Sequence[CommitBar], what: Shown) -> str:
+    """The greatest of a figure, which is as tall as its picture."""
+    return _peak(what, max((getattr(bar, what) for bar in bars), default=0))
+
+
+def _peak(what: Shown, number: float) -> str:
+    if what == "seconds_max":
+        return f"at most {duration(number)}" if number else NOT_KNOWN
+    return f"at most {count(number)}"
 
 
 def bucket_bars(buckets: Sequence[BucketStatus]) -> Markup:

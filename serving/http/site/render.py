@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["overall", "page", "part"]
 
 _COMMAND: Final = re.compile(r"`([^`]*)`")
+VIEW_STATES: Final = {
+    "now": "as of now",
+    "newest": "as of the newest snapshot",
+    "older": "older: right, as of before the newest",
+    "ended": "has ended, and refuses to answer",
+    "withdrawn": "withdrawn, and refuses to answer",
+}
 LABELS: Final = {"well": "Well", "attention": "Attention", "trouble": "Trouble"}
 
 
@@ -82,6 +89,7 @@ _ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,  # safety: pages-escaped
     undefined=StrictUndefined,
+    auto_reload=False,  # each row includes a template, which would be looked for on the disk every time
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -100,8 +108,10 @@ _ENVIRONMENT.globals |= {
     "until": words.until,
     "plural": words.plural,
     "labels": LABELS,
+    "view_states": VIEW_STATES,
     "worst_first": worst_first,
     "age_line": pictures.age_line,
     "commit_bars": pictures.commit_bars,
+    "commit_peak": pictures.commit_peak,
     "bucket_bars": pictures.bucket_bars,
 }

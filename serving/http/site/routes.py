@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
@@ -38,10 +38,10 @@ __all__ = ["assets", "pages"]
 
 SHARED_SECONDS: Final = 5.0
 """How old what is shown may be: all who look within that time share it. It says when it was made."""
-SHARED_SECONDS_PER_TABLE: Final = 0.1
-"""With many tables it is older: each takes some 0.4 ms of the processor, and a worker spends 0.4 % on it."""
-SHARED_MAX: Final = 64
-"""Pages that are shared, by which tables their callers operate."""
+SHARED_SECONDS_PER_TABLE: Final = 0.15
+"""With many tables it is older: each takes some 0.6 ms of the processor, and a server spends 0.4 % on it."""
+SHARED_SECONDS_MAX: Final = 45.0
+"""Less than `WANTED_MS` of the facts' keeper, so that they are asked for as long as somebody looks."""
 _FILES: Final = {
     path.name: (path.read_bytes(), kind)
     for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"))
@@ -138,23 +138,19 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     shown = tuple(table.name for table in operated(worker, caller))
     reads_all = name is not None and caller.reads_all(name)
     looks_up = name is not None and caller.may(Action.LOOKUP, name)
+
+    async def make() -> Markup:
+        status = await server_status(worker, caller, name)
+        values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
+        if name is not None:
+            values |= {"name": name, "table": status.tables[name]}
+            values |= {"shows_reasons": reads_all, "looks_up": looks_up}
+        return await asyncio.to_thread(render.part, template, **values)
+
     # safety: pages-shared-by-grants, pages-shared-by-readers
     key = template, name, shown, operates_all(worker, caller), reads_all, looks_up
-    kept: dict[Any, tuple[float, Markup]] = worker.pages_shared
-    now = asyncio.get_running_loop().time()
-    found = kept.get(key)
-    if found is not None and now - found[0] < max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)):
-        return found[1]
-    status = await server_status(worker, caller, name)
-    values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
-    if name is not None:
-        values |= {"name": name, "table": status.tables[name]}
-        values |= {"shows_reasons": reads_all, "looks_up": looks_up}
-    main = await asyncio.to_thread(render.part, template, **values)
-    if len(kept) >= SHARED_MAX:
-        kept.clear()
-    kept[key] = now, main
-    return main
+    seconds = min(max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), SHARED_SECONDS_MAX)
+    return await worker.pages.get(key, seconds, make)
 
 
 def _answer(

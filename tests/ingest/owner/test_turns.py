@@ -174,7 +174,8 @@ class FakeOpening:
     """A table whose lease is held as often as the test says, by this or that owner."""
 
     def __init__(self, held_by: list[int | None], looks: list[str]) -> None:
-        self.claim = SimpleNamespace(lease=self, look_again=lambda: looks.append("again"))
+        table = SimpleNamespace(io=None, location=lambda: "/nowhere")
+        self.claim = SimpleNamespace(lease=self, look_again=lambda: looks.append("again"), table=table)
         self.watch_seconds = 6.0
         self._held_by = held_by
 

@@ -15,6 +15,7 @@ import pytest
 from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
 from thermocline.errors import AlterationRefused, CommitUnknown, ForeignSchema
+from thermocline.iceberg.alterations import alterations_of
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.files import local_path, plan_files
 from thermocline.ingest.claim.ownership import Owned
@@ -91,6 +92,9 @@ def test_schema_definition_and_snapshot_change_in_one_swap_that_batches_go_on_fr
     ) == replace(after, snapshot_id=0, batch_id="", definition_version=0, timestamp_ms=0, counts={})
     assert table.schema().column_names[:2] == ["score", "seen"]
     assert ingest.rows() == ingest.expected
+    (noted,) = alterations_of(table.properties)
+    assert (noted.version, noted.batch_id, noted.changes) == (2, after.batch_id, alteration.changes)
+    assert len(noted.changes) == 2
 
     old = {file.path for file in plan_files(table, after.snapshot_id)}
     ingest.definition = definition

@@ -16,12 +16,14 @@ from typing import Any
 class JwksServer:
     """Answers ``content`` with ``status`` and ``headers``; ``asked`` has each path that was asked for.
 
-    While ``may_answer`` is not set, it hangs; before the request, ``is_hanging`` is not set.
+    ``others`` are the contents of paths that have one of their own. While ``may_answer`` is not set, it
+    hangs; before the request, ``is_hanging`` is not set.
     """
 
     content: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    others: dict[str, bytes] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     may_answer: threading.Event = field(default_factory=threading.Event)
     is_hanging: threading.Event = field(default_factory=threading.Event)
@@ -31,7 +33,11 @@ class JwksServer:
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}/keys"
+        return f"{self.root}/keys"
+
+    @property
+    def root(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def publish(self, *jwks: dict[str, Any]) -> None:
         self.content = json.dumps({"keys": jwks}).encode()
@@ -55,7 +61,7 @@ def jwks_server(*jwks: dict[str, Any], tls: ssl.SSLContext | None = None) -> Ite
             self.end_headers()
             try:
                 for _ in range(issuer.parts):
-                    self.wfile.write(issuer.content)
+                    self.wfile.write(issuer.others.get(self.path, issuer.content))
                     self.wfile.flush()
             except OSError:
                 pass  # the client has had enough

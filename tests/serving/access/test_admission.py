@@ -249,6 +249,30 @@ def test_a_verified_certificate_admits_its_client(tmp_path: Path) -> None:
     assert admit(Credentials()).name == "anonymous"
 
 
+def test_who_was_admitted_by_a_certificate_is_recognised_until_the_file_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    text = (
+        '[clients.batch]\ncertificates = ["dns:batch.internal"]\ntables = { t = { verbs = ["extract"] } }\n'
+    )
+    admit, file = admission(tmp_path, text)
+    shown = Credentials(certificates=("cn:x", "dns:batch.internal"))
+    assert admit.recognised(shown) is None
+    caller = admit(shown)
+    assert admit.recognised(shown) is caller
+    for other in (
+        Credentials(),
+        Credentials(certificates=("cn:x",)),
+        Credentials("Bearer x", shown.certificates),
+    ):
+        assert admit.recognised(other) is None
+    file_of(tmp_path, text.replace("batch.internal", "other.internal"))
+    look(file)
+    assert admit.recognised(shown) is None
+    with pytest.raises(Unauthenticated):
+        admit(shown)
+
+
 def test_failed_credentials_slow_an_address_down_and_no_other(tmp_path: Path) -> None:
     clock = ManualClock()
     rates = RateLimits(tmp_path, 1, clock)

@@ -18,7 +18,7 @@ from tests.serving.access.audit_parts import AWAY, MemorySink, access, entity, l
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import AuditUnavailable, ConfigInvalid
 from thermocline.serving.access import audit, audit_kafka
-from thermocline.serving.access.audit import Access, AuditLog, open_audit_log, rows_in
+from thermocline.serving.access.audit import Access, AuditLog, AuditRecord, open_audit_log, rows_in
 from thermocline.serving.access.audit_file import FileSink
 from thermocline.serving.access.entity_hash import EntityHash
 from thermocline.serving.store import measures
@@ -108,6 +108,42 @@ def test_a_lookup_is_one_line_that_names_its_entity_by_the_hash(sink: MemorySink
         b'"read_point":{"snapshot_id":"9","seam":{"profiles":{"0":5}},"end":{"profiles":{"0":8}}},'
         b'"rows":10,"bytes":1234}\n'
     )
+
+
+ODD = ("billing", 'a"b\\c', "\n\x00\x7f", "é\u2028😀", "", "x" * 300, None)
+
+
+def test_a_line_is_its_record_in_one_form_whatever_callers_choose(sink: MemorySink, log: AuditLog) -> None:
+    chosen = random.Random(7)
+    for number in range(200):
+        client, key, address, table = (chosen.choice(ODD) for _ in range(4))
+        request = Access(
+            chosen.choice(VERBS),
+            chosen.choice(ODD) or f"r{number}",
+            chosen.choice((200, 404)),
+            chosen.choice((0.0, 0.0000004, 0.1234567, 1.0, 9_000.5)),
+            outcome=chosen.choice(("ok", "broken-off")),
+            client=client,
+            key=key,
+            address=address,
+            table=table,
+            rows=chosen.choice((None, 0, 7)),
+            size_bytes=chosen.choice((None, 0, 1 << 40)),
+        )
+        if chosen.random() < 0.7:
+            request.definition = PROFILES
+            request.entities = tuple(entity(f"u{one}") for one in range(chosen.randint(1, 3)))
+        if chosen.random() < 0.7:
+            request.read_point = POINT
+        line = line_of(sink, log, request)
+        said = json.loads(line)
+        if "read_point" in said:
+            said["read_point"] = msgspec.Raw(POINT)
+        record = AuditRecord(size_bytes=said.pop("bytes", None), **said)
+        assert msgspec.json.encode(record) + b"\n" == line
+        assert (record.verb, record.status, record.rows) == (request.verb, request.status, request.rows)
+        named = (record.client, record.key, record.address)
+        assert named == tuple(None if one is None else one[:256] for one in (client, key, address))
 
 
 def test_what_is_not_known_is_left_out(sink: MemorySink, log: AuditLog) -> None:

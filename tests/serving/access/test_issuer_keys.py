@@ -20,6 +20,7 @@ from tests.manual_clock import ManualClock
 from tests.serving.access.audit_parts import wait_for
 from tests.serving.access.jwks_server import JwksServer, jwks_server
 from tests.serving.access.signing import AUDIENCE, ISSUER, ec_key, jwk_of, rsa_key
+from thermocline.serving.access.discovery import keys_url_in
 from thermocline.serving.access.issuer import Issuer
 from thermocline.serving.access.issuer_keys import HttpFetch, IssuerKeys
 from thermocline.serving.access.jwks import KeysUnusable
@@ -174,6 +175,96 @@ def test_an_answer_that_leads_elsewhere_is_not_followed(server: JwksServer, cloc
         keys = keys_of(server, clock)
         assert elsewhere.asked == []
     assert keys.problem() == "its keys can't be read, and no token of it is accepted: it answers 302"
+
+
+CONFIGURATION = "/corp/.well-known/openid-configuration"
+
+
+def configured(server: JwksServer, **said: object) -> str:
+    """Has the server publish the configuration of an issuer, which is given."""
+    name = f"{server.root}/corp"
+    server.others[CONFIGURATION] = json.dumps({"issuer": name, "jwks_uri": server.url, **said}).encode()
+    return name
+
+
+def found_keys(name: str, clock: ManualClock, **more: Any) -> IssuerKeys:
+    """Those of an issuer of which nothing but its URL is known; looked for once."""
+    settings = Issuer.model_validate({"issuer": name, "audience": AUDIENCE, **more})
+    made = IssuerKeys("corp", settings, clock, HttpFetch(clock))
+    made.look()
+    return made
+
+
+def test_an_issuer_says_itself_where_its_keys_are(server: JwksServer, clock: ManualClock) -> None:
+    keys = found_keys(configured(server), clock)
+    assert (kids(keys), keys.problem()) == (["old"], None)
+    assert server.asked == [CONFIGURATION, "/keys"]
+    for _ in range(100):
+        keys.want()
+        keys.look()
+    assert len(server.asked) == 2, "the floor is for both"
+    with jwks_server(NEW) as moved:
+        configured(server, jwks_uri=moved.url)
+        clock.advance(10)
+        keys.look()
+    assert (kids(keys), keys.problem()) == (["new"], None)
+
+
+def test_the_keys_that_were_read_count_while_a_configuration_fails(
+    server: JwksServer, clock: ManualClock
+) -> None:
+    keys = found_keys(configured(server), clock)
+    server.others[CONFIGURATION] = b"<html>no</html>"
+    clock.advance(300)
+    keys.look()
+    assert kids(keys) == ["old"]
+    assert keys.problem() == (
+        "its keys can't be read, and those read before count: its configuration is not a JSON object"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"issuer": "https://evil.example.com"}, "is that of 'https://evil.example.com': set issuer to"),
+        ({"issuer": None}, "is that of nobody: set issuer to its name, to the letter"),
+        ({"jwks_uri": None}, "its configuration has no jwks_uri: set jwks_url or jwks_file"),
+        (
+            {"jwks_uri": "http://192.0.2.1/keys"},
+            "the jwks_uri of its configuration is not taken: it has to be",
+        ),
+        ({"jwks_uri": "file:///etc/passwd"}, "is not taken: it is no URL"),
+        ({"jwks_uri": "http://127.0.0.1:1/keys"}, "http://127.0.0.1:1/keys, which its configuration names: "),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_named(
+    server: JwksServer, clock: ManualClock, said: dict[str, object], told: str
+) -> None:
+    keys = found_keys(configured(server, **said), clock)
+    assert told in (keys.problem() or "")
+    assert (kids(keys), server.asked) == ([], [CONFIGURATION])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "[::1]", "0.0.0.0", "127.9.9.9"])
+def test_a_remote_issuer_does_not_have_this_machine_asked(host: str) -> None:
+    name = "https://login.example.com/corp"
+
+    def configuration(url: str) -> bytes:
+        return json.dumps({"issuer": name, "jwks_uri": url}).encode()
+
+    elsewhere = "https://keys.example.net/corp"
+    assert keys_url_in(configuration(elsewhere), name) == elsewhere
+    with pytest.raises(KeysUnusable, match="is of this machine, and the issuer is not"):
+        keys_url_in(configuration(f"https://{host}/keys"), name)
+    with pytest.raises(KeysUnusable):
+        keys_url_in(configuration(f"http://{host}/keys"), name)
+
+
+def test_a_configuration_in_the_place_of_keys_is_told_of(server: JwksServer, clock: ManualClock) -> None:
+    configured(server)
+    server.content = server.others[CONFIGURATION]
+    told = "it is a configuration and no set of keys: leave jwks_url out, and it is looked for"
+    assert told in (keys_of(server, clock).problem() or "")
 
 
 def test_an_answer_that_is_too_large_is_not_read_to_its_end(server: JwksServer, clock: ManualClock) -> None:

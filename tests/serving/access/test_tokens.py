@@ -44,6 +44,7 @@ ALGORITHM = "the token is not signed by an algorithm that is configured for its 
 EXPIRED = "the token has expired"
 TOO_EARLY = "the token is not valid yet"
 OTHER_AUDIENCE = "the token is for another audience"
+OTHER_TYPE = "the token is of a type (typ) that is not taken from its issuer"
 STRANGER = "the token is not of a known issuer"
 KEYS_MISSING = "the keys of the token's issuer are not there yet"
 HEADER, PAYLOAD = b'{"alg": "RS256", "kid": "k1"}', json.dumps(CLAIMS).encode()
@@ -266,6 +267,39 @@ def test_a_forged_token_learns_nothing_of_the_checks_after_its_signature(
     assert refusal(verifier, token_of(said, rsa_key(2), kid="k9")) == UNKNOWN_KEY
 
 
+@pytest.mark.parametrize("audience", ["thermocline", "api://old", ["other", "api://old"]])
+def test_a_token_is_for_one_of_several_audiences(
+    server: JwksServer, clock: ManualClock, audience: object
+) -> None:
+    verifier = TokenVerifier({"corp": issuer(server, audience=["thermocline", "api://old"])}, clock)
+    verifier.look()
+    assert verifier.verify(token_of(claims(aud=audience))).subject == "ada"
+    for other in ("api://", ["thermocline api://old"], "other"):
+        assert refusal(verifier, token_of(claims(aud=other))) == OTHER_AUDIENCE
+
+
+@pytest.mark.parametrize("typ", ["JWT", "jwt", "at+jwt", "application/at+JWT", "application/jwt"])
+def test_a_token_of_these_types_is_taken(verifier: TokenVerifier, typ: str) -> None:
+    assert verifier.verify(token_of(typ=typ)).subject == "ada"
+
+
+@pytest.mark.parametrize("typ", ["logout+jwt", "secevent+jwt", "dpop+jwt", "", "JWS", "x/jwt", 7, ["JWT"]])
+def test_what_an_issuer_signed_to_another_end_is_no_token(verifier: TokenVerifier, typ: object) -> None:
+    assert refusal(verifier, token_of(typ=typ)) == OTHER_TYPE
+    assert refusal(verifier, token_of(key=rsa_key(2), typ=typ)) == NOT_VALID, "a forged one learns nothing"
+
+
+def test_an_issuer_whose_types_are_configured_has_no_other_tokens_taken(
+    server: JwksServer, clock: ManualClock
+) -> None:
+    verifier = TokenVerifier({"corp": issuer(server, types=["application/at+JWT", "Own"])}, clock)
+    verifier.look()
+    for typ in ("at+jwt", "own", "application/AT+jwt"):
+        assert verifier.verify(token_of(typ=typ)).subject == "ada"
+    for token in (token_of(), token_of(typ="JWT"), token_of(typ=None)):
+        assert refusal(verifier, token) == OTHER_TYPE
+
+
 TEXT = PAYLOAD.decode()
 
 
@@ -359,7 +393,7 @@ def test_a_genuine_token_that_is_spelled_otherwise_is_refused(verifier: TokenVer
 
 def test_a_token_that_is_too_long_is_refused_before_it_is_read(verifier: TokenVerifier) -> None:
     tokens_near = [
-        token_of(claims(x="a" * some), typ="J" * more) for some in range(5_740, 5_750) for more in (1, 2)
+        token_of(claims(x="a" * some), x="J" * more) for some in range(5_740, 5_750) for more in (1, 2)
     ]
     by_length = {len(token): token for token in tokens_near}
     assert verifier.verify(by_length[8_192]).subject == "ada"

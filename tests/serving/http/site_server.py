@@ -23,8 +23,11 @@ from thermocline.serving.tail.table_facts import (
     CommitFact,
     LeaseFact,
     OwnerFact,
+    RewriteFact,
+    StandbyFact,
     TableFacts,
     VersionFact,
+    ViewFact,
 )
 from thermocline.settings import ServingSettings
 
@@ -45,11 +48,30 @@ OWNER = OwnerFact(
 )
 
 
+STANDBY = StandbyFact("ingest-2", 815, "2026-01-01T00:00:10+00:00", "2026-01-01T00:00:30+00:00")
+BROKEN = {
+    "caught_up_to_start_ends": True,
+    "problem": {
+        "code": "kafka-unreachable",
+        "what": "Kafka does not answer: broker:9092: connection refused",
+        "next": "start the broker, or correct kafka.bootstrap_servers",
+    },
+}
+"""What a tailer says whose broker is gone."""
+
+
 def facts_of(now_ms: int, **more: Any) -> TableFacts:
     """Those of a table that commits once a minute; its newest batch took four seconds."""
     first = now_ms // QUARTER_MS * QUARTER_MS
     bars = tuple(
-        Bar(first - place * QUARTER_MS, 15, 1_000 + 37 * (place * 7 % 20), 120 + place % 9 * 20, 0, 1, 4.0)
+        Bar(
+            first - place * QUARTER_MS,
+            commits=15,
+            records=1_000 + 37 * (place * 7 % 20),
+            deleted_rows=120 + place % 9 * 20,
+            rewrites=1,
+            seconds_max=2.0 + place % 13 * 0.3,
+        )
         for place in range(90, -1, -1)
     )
     recent = (CommitFact("4712", now_ms - 12_000, "commit", 310, 40, 0, 4.0),)
@@ -67,9 +89,27 @@ def facts_of(now_ms: int, **more: Any) -> TableFacts:
         drained_ms=now_ms - 16_000,
         rewritten_ms=now_ms - 3_600_000,
         totals={"read": 90_000, "quarantined": 3},
-        versions=(VersionFact(1, now_ms - 90_000_000), VersionFact(2, now_ms - 7_200_000)),
+        rewrites=(RewriteFact(50_000_000, 2.0), RewriteFact(150_000_000, 6.0)),
+        versions=(
+            VersionFact(1, now_ms - 90_000_000, "17"),
+            VersionFact(
+                2,
+                now_ms - 7_200_000,
+                "4231",
+                ("score: new column, double", "topic late feeds the table, too"),
+            ),
+        ),
         owner=OWNER,
         owner_at_ms=now_ms,
+        standby_at_ms=now_ms,
+        views=(
+            ViewFact("shop.orders_live", "live", "4712", now_ms + 3_600_000, 2, ""),
+            ViewFact(
+                "shop.orders_live_by_key", "live_by_key", None, None, 2, "[offsets-gone] the log was cut"
+            ),
+            ViewFact("shop.orders_cold", "cold", "4711", None, 2, ""),
+        ),
+        views_at_ms=now_ms - 9_000,
         leases=(LeaseFact("leases", "extract of orders, process 12 on host-a", {"4712": now_ms + 600_000}),),
         expired_ms=now_ms - 1_800_000,
         waiting_snapshots=15,

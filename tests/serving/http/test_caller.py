@@ -30,7 +30,11 @@ BLIND = Caller("blind", {"profiles": Grant(READING, Part(columns=("updated_at",)
 OPERATOR = Caller("operator", {"*": Grant(frozenset({Action.ADMIN}))})
 STRANGER = Caller("stranger", {})
 MISFIT = Caller("misfit", {"profiles": Grant(READING, Part(scope=(("nothing", "1"),)))})
-CALLERS = {one.name: one for one in (READER, SOME, BLIND, OPERATOR, STRANGER, MISFIT, EVERYONE)}
+EXTRACTOR = Caller("extractor", {"profiles": Grant(frozenset({Action.EXTRACT}))})
+FOLLOWER = Caller("follower", {"profiles": Grant(frozenset({Action.CHANGES}))})
+CALLERS = {
+    one.name: one for one in (READER, SOME, BLIND, OPERATOR, STRANGER, MISFIT, EXTRACTOR, FOLLOWER, EVERYONE)
+}
 ROWS = "/v1/tables/profiles/rows?app_id=7&user_id=u1"
 ARROW = "application/vnd.apache.arrow.stream"
 JOBS = "/v1/tables/profiles/extracts"
@@ -217,10 +221,67 @@ def test_what_is_described_to_callers_is_theirs_alone(served: SimpleNamespace) -
         return sorted(path for path in found if "profiles" in path)
 
     assert paths(STRANGER) == []
+    assert paths(MISFIT) == []
     assert paths(OPERATOR) == ["/v1/tables/profiles", "/v1/tables/profiles/refused"]
     assert "/v1/tables/profiles/rows" in paths(READER)
     assert "/v1/tables/profiles/refused" not in paths(READER)
     assert "profiles" not in served.ask(STRANGER, "GET", "/openapi.json").text
+
+
+LISTED_AS = {
+    f"{JOBS}/one": f"{JOBS}/{{id}}",
+    f"{JOBS}/one/files/manifest.json": f"{JOBS}/{{id}}/files/{{name}}",
+}
+OF_SERVER: tuple[tuple[str, str, dict[str, Any]], ...] = tuple(
+    ("GET", path, {}) for path in ("/v1/tables", "/livez", "/readyz", "/version", "/status", "/metrics")
+)
+
+
+ASKED = (*OF_ROWS, *OF_SERVER)
+
+
+@pytest.mark.parametrize("name", sorted({*CALLERS} - {MISFIT.name}))
+def test_what_is_listed_to_a_caller_is_what_they_may_ask_for(served: SimpleNamespace, name: str) -> None:
+    caller = CALLERS[name]
+
+    def is_answered(method: str, path: str, body: dict[str, Any]) -> bool:
+        if caller is FOLLOWER and path.endswith("/extract"):
+            body = {"json": {"since": served.ask(EVERYONE, "GET", ROWS).json()["read_point"]}}
+        answer = served.ask(caller, method, path, **body)
+        if path == "/status":
+            return bool(answer.json()["tables"])
+        codes = ("not-permitted", "unknown-table")
+        return answer.status_code not in (403, 404) or answer.json()["code"] not in codes
+
+    def listed(by: Caller) -> set[tuple[str, str]]:
+        paths = served.ask(by, "GET", "/openapi.json").json()["paths"]
+        return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+    asked = {
+        (method, LISTED_AS.get(path, path.partition("?")[0])): (method, path, body)
+        for method, path, body in ASKED
+    }
+    assert listed(EVERYONE) == set(asked)
+    assert {key for key, one in asked.items() if is_answered(*one)} == listed(caller)
+
+
+def test_the_body_of_an_extract_is_what_its_caller_may_read(served: SimpleNamespace) -> None:
+    def body(caller: Caller) -> tuple[Any, Any]:
+        document = served.ask(caller, "GET", "/openapi.json").json()
+        return (
+            document["components"]["schemas"]["profiles_ExtractBody"],
+            document["paths"]["/v1/tables/profiles/extract"]["post"]["requestBody"],
+        )
+
+    schema, asked = body(EXTRACTOR)
+    assert ("since" in schema["properties"], asked.get("required", False)) == (False, False)
+    schema, asked = body(FOLLOWER)
+    assert schema["required"] == ["since"]
+    assert schema["properties"]["since"]["$ref"] == "#/components/schemas/ReadPointBody"
+    ref = {"$ref": "#/components/schemas/profiles_ExtractBody"}
+    assert (asked["required"], asked["content"]["application/json"]["schema"]) == (True, ref)
+    schema, asked = body(READER)
+    assert ("since" in schema["properties"], "required" in schema) == (True, False)
 
 
 def test_metrics_and_readiness_name_no_table_that_is_not_the_callers(served: SimpleNamespace) -> None:

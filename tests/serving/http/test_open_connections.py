@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.serving.wire import PLAIN, Connection, served_app
+from tests.serving.wire import PLAIN, Connection, Wire, served_app
+from thermocline.errors import TooManyRequests
+from thermocline.process.metrics import REGISTRY
+from thermocline.serving.access.connections import Connections, Peer
 from thermocline.serving.http.open_connections import OpenConnections
 from thermocline.serving.http.protocol import LookupProtocol
 
@@ -18,6 +21,9 @@ from thermocline.serving.http.protocol import LookupProtocol
 def served(new_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """An app over a table."""
     yield from served_app(new_world(), monkeypatch)
+
+
+NOWHERE = Peer()
 
 
 class Held:
@@ -37,20 +43,20 @@ def test_the_connection_that_asked_for_nothing_for_longest_is_closed_for_a_new_o
     busy, asked, silent, later = Held(is_answered=True), Held(), Held(), Held()
     held = OpenConnections(4)
     for number, one in enumerate((busy, asked, silent, later)):
-        assert held.is_taken(one, float(number))
+        assert held.take(one, NOWHERE, float(number)) is None
     asked.answered_at = 10.0
-    assert held.is_taken(Held(), 11.0)
+    assert held.take(Held(), NOWHERE, 11.0) is None
     assert [one.is_closed for one in (busy, asked, silent, later)] == [False, False, True, False]
-    assert held.is_taken(Held(), 12.0)
+    assert held.take(Held(), NOWHERE, 12.0) is None
     assert [one.is_closed for one in (busy, asked, silent, later)] == [False, False, True, True]
     assert len(held) == 4
 
 
 def test_one_that_is_closed_makes_room() -> None:
     held, first, second = OpenConnections(1), Held(), Held()
-    assert held.is_taken(first, 0.0)
+    assert held.take(first, NOWHERE, 0.0) is None
     held.forget(first)
-    assert held.is_taken(second, 1.0)
+    assert held.take(second, NOWHERE, 1.0) is None
     assert not first.is_closed
     held.forget(first)
     assert len(held) == 1
@@ -97,5 +103,99 @@ def test_a_body_that_does_not_come_keeps_no_connection_open(served: SimpleNamesp
             one.protocol.connection_lost(None)
         while first.state.tasks:
             await asyncio.wait(first.state.tasks)
+
+    asyncio.run(drive())
+
+
+ONE, OTHER = Peer("192.0.2.1"), Peer("192.0.2.2")
+
+
+def refused_count() -> float:
+    return REGISTRY.get_sample_value("thermocline_address_connections_ended_total") or 0.0
+
+
+def test_an_address_that_has_too_many_loses_its_own_idle_one_and_no_other() -> None:
+    before = refused_count()
+    held, others, own = OpenConnections(4, 2), [Held(), Held()], [Held(), Held(), Held()]
+    assert held.take(others[0], OTHER, 0.0) is None
+    assert held.take(others[1], OTHER, 0.0) is None
+    for number, one in enumerate(own):
+        assert held.take(one, ONE, 1.0 + number) is None
+    assert [one.is_closed for one in (*others, *own)] == [False, False, True, False, False]
+    assert (len(held), refused_count() - before) == (4, 1)
+
+
+def test_an_address_that_uses_all_of_its_connections_gets_no_more_and_others_do() -> None:
+    before = refused_count()
+    held, busy = OpenConnections(10, 2), [Held(is_answered=True) for _ in range(2)]
+    for one in busy:
+        assert held.take(one, ONE, 0.0) is None
+    for _ in range(3):
+        refusal = held.take(Held(), ONE, 1.0)
+        assert isinstance(refusal, TooManyRequests)
+        assert (refusal.status, refusal.client) == (429, "address:192.0.2.1")
+        assert refusal.detail == "2 connections at once, of each address"
+    assert held.take(Held(), OTHER, 1.0) is None
+    held.forget(busy[0])
+    assert held.take(Held(is_answered=True), ONE, 2.0) is None
+    assert held.take(Held(), ONE, 3.0) is not None
+    assert (len(held), refused_count() - before) == (3, 4)
+
+
+def test_half_of_all_connections_are_what_an_address_may_have() -> None:
+    held = OpenConnections(8)
+    answers = [held.take(Held(is_answered=True), ONE, 0.0) for _ in range(8)]
+    assert [one is None for one in answers] == 4 * [True] + 4 * [False]
+
+
+def test_who_has_a_whole_network_is_one_address() -> None:
+    held = OpenConnections(10, 1)
+    assert held.take(Held(is_answered=True), Peer("2001:db8::1"), 0.0) is None
+    assert held.take(Held(), Peer("2001:db8::ffff:2"), 0.0) is not None
+    assert held.take(Held(), Peer("2001:db8:0:1::1"), 0.0) is None
+
+
+class WireFrom(Wire):
+    """A connection from 192.0.2.1."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("192.0.2.1", 50_000) if name == "peername" else default
+
+
+def test_a_trusted_proxy_has_no_bound_since_many_are_behind_it() -> None:
+    proxy = Connections(forwarded_from=("192.0.2.0/24",)).peer(WireFrom())
+    held = OpenConnections(10, 1)
+    for _ in range(3):
+        assert held.take(Held(is_answered=True), proxy, 0.0) is None
+        assert held.take(Held(is_answered=True), NOWHERE, 0.0) is None
+    stranger = Connections(forwarded_from=("198.51.100.0/24",)).peer(WireFrom())
+    assert held.take(Held(is_answered=True), stranger, 0.0) is None
+    assert held.take(Held(is_answered=True), stranger, 0.0) is not None
+
+
+def test_a_connection_too_many_of_an_address_is_told_so_and_leaves_nothing_behind(
+    served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.serving.wire.Wire", WireFrom)
+    served.app.open_connections.address_max = 1
+
+    async def drive() -> None:
+        first = Connection(LookupProtocol, served.app)
+        first.protocol.data_received(b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\n")  # pending
+        refused = [Connection(LookupProtocol, served.app) for _ in range(3)]
+        for one in refused:
+            head, _, body = one.wire.sent.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 429 ")
+            assert b"\r\nretry-after: 1" in head
+            assert b'"code":"too-many-requests"' in body
+            assert one.wire.is_closed
+            one.protocol.connection_lost(None)
+        assert (await first.send(b"")).startswith(b"HTTP/1.1 200 ")
+        taken = Connection(LookupProtocol, served.app)
+        assert first.wire.is_closed
+        assert (await taken.send(PLAIN.encode())).startswith(b"HTTP/1.1 200 ")
+        for one in (first, taken):
+            one.protocol.connection_lost(None)
+        assert len(served.app.open_connections) == 0
 
     asyncio.run(drive())

@@ -186,14 +186,18 @@ def take(asked: Asked, recorder: ScenarioRecorder) -> None:
         asked.statuses[recorder.label, response.status_code] += 1
         for check in recorder.checks.get(case, ()):
             info = check.failure_info
-            if info is not None and not (
-                check.name == "positive_data_acceptance"
-                and is_beyond_the_document(recorder.cases[case].value, response)
-            ):
+            if info is not None and not is_to_be_expected(check.name, recorder.cases[case].value, response):
                 told = f"{info.failure.title}: {info.failure.message}\n{info.code_sample}"
                 asked.problems[recorder.label, check.name] = (
                     f"{recorder.label}: {told}\n{response.text[:300]}"
                 )
+
+
+def is_to_be_expected(check: str, case: Case[Any], response: Response) -> bool:
+    """Whether what a check found is as it should be."""
+    if check == "not_a_server_error":  # so many jobs are started that there is no room, as nobody runs them
+        return response.status_code == 503 and response.json()["code"] == "server-busy"
+    return check == "positive_data_acceptance" and is_beyond_the_document(case, response)
 
 
 def is_beyond_the_document(case: Case[Any], response: Response) -> bool:
@@ -230,4 +234,4 @@ def check_answers(url: str, client: str, examples: int) -> None:
     assert "\n\n".join(asked.problems.values()) == ""
     operations = {operation for operation, _ in asked.statuses}
     answered = {operation for operation, status in asked.statuses if status < 300}
-    assert operations - answered == (set() if client == "operator" else {"GET /metrics"})
+    assert operations == answered, "all that is listed to them is for them"

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.manual_clock import ManualClock
-from tests.serving.http.site_server import HOSTILE, OWNER, Site, keep_fresh
+from tests.serving.http.site_server import HOSTILE, OWNER, STANDBY, Site, keep_fresh
 from thermocline.errors import Unauthenticated
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
@@ -45,7 +45,7 @@ def site(
 ) -> Iterator[SimpleNamespace]:
     """Two tables, of which one is stopped for a hostile reason, and a client that follows no redirect."""
     site = Site(served, tmp_path / "state")
-    site.add("orders", rows=60, worn=3)
+    site.add("orders", rows=60, worn=3, standby=STANDBY)
     stopped = msgspec.structs.replace(
         OWNER, ended="2026-01-01T00:00:00+00:00", stopped_by="offsets-gone", stopped_because=HOSTILE
     )
@@ -290,6 +290,18 @@ def test_the_document_of_one_table_has_all_its_parts(site: SimpleNamespace) -> N
     assert table["ingest"]["next_commit_ms"] == table["ingest"]["last_commit_ms"] + 60_000
     assert table["ingest"]["headroom_seconds"] is None
     assert table["debt"]["dead_rows"] == 60, "of 30 keys, written three times"
+    assert table["debt"]["delete_files"] == 2
+    assert table["debt"]["rewrite_bytes"] == sum(one["rewrite_bytes"] for one in table["details"]["buckets"])
+    seconds = table["debt"]["rewrite_bytes"] / 25_000_000
+    assert table["debt"]["rewrite_seconds"] == pytest.approx(seconds), "200 MB took 8 s"
+    assert (table["owner"]["standby"]["host"], table["owner"]["standby"]["pid"]) == ("ingest-2", 815)
+    assert [(one["view"], one["state"]) for one in table["details"]["views"]] == [
+        ("shop.orders_live", "newest"),
+        ("shop.orders_live_by_key", "withdrawn"),
+        ("shop.orders_cold", "older"),
+    ]
+    altered = table["details"]["definition"]["versions"][-1]
+    assert (altered["version"], altered["snapshot_id"], len(altered["changes"])) == (2, "4231", 2)
     bad = [one for one in table["details"]["buckets"] if one["is_bad"]]
     assert [(one["dead_rows"], one["files"]) for one in bad] == [(60, bad[0]["files"])]
     ends = {one["partition"]: (one["seam"], one["end"]) for one in table["details"]["partitions"]}
@@ -300,6 +312,24 @@ def test_the_document_of_one_table_has_all_its_parts(site: SimpleNamespace) -> N
         *("entity", "entity", "key", "none", "none")
     ]
     assert "details" not in site.get("/status").json()["tables"]["orders"]
+
+
+def test_the_page_of_a_table_has_what_its_document_has(site: SimpleNamespace) -> None:
+    page = site.get("/tables/orders").text
+    for said in (
+        "standby ingest-2",
+        "Records of the last day: at most 1,703",
+        "Deleted rows of the last day: at most 280",
+        "The longest commits of the last day: at most 5.6 s",
+        "as of the newest snapshot",
+        "withdrawn, and refuses to answer",
+        "[offsets-gone] the log was cut",
+        "older: right, as of before the newest",
+        "topic late feeds the table, too",
+        "as fast as the newest rewrites",
+    ):
+        assert said in page
+    assert page.count('<svg class="bars"') == 3
 
 
 def test_what_the_tailer_says_of_lag_and_headroom_is_shown(site: SimpleNamespace) -> None:

@@ -12,6 +12,7 @@ from thermocline.serving.status.document import (
     IngestStatus,
     OwnerStatus,
     RecordsStatus,
+    StandbyStatus,
 )
 from thermocline.serving.status.findings import findings_of, is_bad_bucket, verdict_of
 from thermocline.serving.status.words import ago, bytes_text, duration, moment, share, until
@@ -64,6 +65,11 @@ def test_each_thing_that_is_wrong_is_said_with_what_to_do() -> None:
             "`thermocline ingest run orders`",
         )
     ]
+    standby = StandbyStatus(host="b", pid=2, since="", renewed="")
+    assert told(owner=gone.model_copy(update={"standby": standby})) == [
+        ("attention", "is being taken over by a standby: process 2 on b", "`thermocline status`")
+    ]
+    assert told(owner=OWNER.model_copy(update={"standby": standby})) == []
     refused = RecordsStatus(refused=100, refused_more=True)
     assert told(records=refused) == [
         ("attention", "refused 100 records or more since the last commit", "`thermocline refused orders`")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,23 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.serving.small_lake import create_table, lake_settings
 from thermocline.iceberg import catalog as catalogs
+from thermocline.iceberg.alterations import NotedAlteration, with_alteration
+from thermocline.iceberg.files import write_file
+from thermocline.iceberg.holder import Holder, path_of
 from thermocline.iceberg.leases import READERS, lease_path, write_lease
+from thermocline.iceberg.view_notes import ViewNote, ViewNotes, write_view_notes
+from thermocline.ingest.claim.standing_by import StandbyTrace
 from thermocline.rules.unread_counts import Period, UnreadCounts
-from thermocline.serving.tail.facts_keeper import FactsKeeper, with_commits
+from thermocline.serving.tail.facts_keeper import FactsKeeper, with_changes, with_commits
 from thermocline.serving.tail.recent_ages import RecentAges
-from thermocline.serving.tail.table_facts import Bar, UnreadFact, read_facts
+from thermocline.serving.tail.table_facts import (
+    Bar,
+    TableFacts,
+    UnreadFact,
+    VersionFact,
+    ViewFact,
+    read_facts,
+)
 
 
 @pytest.fixture
@@ -122,6 +137,95 @@ def test_the_store_is_asked_only_while_somebody_looks(tmp_path: Path, table: Any
     later = read_facts(tmp_path / "state")
     assert later is not None
     assert later.owner_at_ms == facts.owner_at_ms, "nobody looks any more"
+
+
+def wanted(tmp_path: Path, clock: ManualClock) -> None:
+    for name in ("wanted", "wanted-closely"):
+        path = tmp_path / "state" / name
+        path.touch()
+        os.utime(path, (clock.now_ms() / 1000, clock.now_ms() / 1000))
+
+
+def looked(keeper: FactsKeeper, tmp_path: Path, table: Any) -> TableFacts:
+    keeper.look(table)
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    return facts
+
+
+def test_a_standby_is_known_while_it_lives_and_somebody_looks(tmp_path: Path, table: Any) -> None:
+    clock = ManualClock()
+    keeper = kept(tmp_path, clock)
+    trace = StandbyTrace("orders", clock)
+    trace.leave(table.io, table.location())
+    trace.wait(30)
+    assert looked(keeper, tmp_path, table).standby is None, "nobody looks"
+    wanted(tmp_path, clock)
+    standby = looked(keeper, tmp_path, table).standby
+    assert standby is not None
+    assert standby.pid == os.getpid()
+    trace.remove()
+    trace.wait(30)
+    clock.advance(61)
+    wanted(tmp_path, clock)
+    assert looked(keeper, tmp_path, table).standby is None
+
+
+def test_a_standby_that_has_become_the_owner_is_none(tmp_path: Path, table: Any) -> None:
+    clock = ManualClock()
+    keeper = kept(tmp_path, clock)
+    trace = StandbyTrace("orders", clock)
+    trace.leave(table.io, table.location())
+    trace.wait(30)
+    now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat()
+    owner = replace(Holder.this_process(60.0), epoch=2, since=now, renewed=now)
+    write_file(table.io, path_of(table.location()), json.dumps(asdict(owner)).encode())
+    wanted(tmp_path, clock)
+    facts = looked(keeper, tmp_path, table)
+    assert facts.owner is not None
+    assert facts.standby is None
+
+
+def test_views_are_known_as_their_publisher_noted_them(tmp_path: Path, table: Any) -> None:
+    clock = ManualClock()
+    keeper = kept(tmp_path, clock)
+    live = ViewNote("app.orders_live", "live", 2**62, 5_000, 1)
+    gone = ViewNote("app.orders_cold", "cold", None, None, 1, "[offsets-gone] no")
+    write_view_notes(table.io, table.location(), ViewNotes(4_000, (live, gone)))
+    assert looked(keeper, tmp_path, table).views == ()
+    wanted(tmp_path, clock)
+    facts = looked(keeper, tmp_path, table)
+    assert facts.views_at_ms == 4_000
+    assert facts.views == (
+        ViewFact("app.orders_live", "live", str(2**62), 5_000, 1, ""),
+        ViewFact("app.orders_cold", "cold", None, None, 1, "[offsets-gone] no"),
+    )
+
+
+def test_alterations_are_known_with_their_snapshots_and_those_from_before_any_without(
+    tmp_path: Path, table: Any
+) -> None:
+    noted = [NotedAlteration(2, 7_000, "b2", ("note becomes string",)), NotedAlteration(3, 9_000, "b3", ())]
+    properties: dict[str, str] = {}
+    for one in noted:
+        properties |= with_alteration(properties, one)
+    with table.transaction() as transaction:
+        transaction.set_properties(properties)
+    own = dict(table.current_snapshot().summary.additional_properties)
+    own |= {catalogs.SUMMARY_DEFINITION_VERSION: "3"}
+    row = pa.Table.from_pylist([{"id": 2}], schema=table.schema().as_arrow())
+    table.append(row, snapshot_properties={k: v for k, v in own.items() if k.startswith("thermocline.")})
+    first, third = table.snapshots()[0], table.current_snapshot()
+    versions = looked(kept(tmp_path, ManualClock()), tmp_path, table).versions
+    assert versions == (
+        VersionFact(1, first.timestamp_ms, str(first.snapshot_id), ()),
+        VersionFact(3, third.timestamp_ms, str(third.snapshot_id), ()),
+    )
+    later = (VersionFact(3, 9_500, "77"),)
+    assert with_changes(later, table.properties) == (
+        VersionFact(2, 7_000, "", ("note becomes string",)),
+        VersionFact(3, 9_500, "77", ()),
+    )
 
 
 def test_a_day_of_bars_is_kept() -> None:

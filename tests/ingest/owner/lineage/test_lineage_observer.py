@@ -151,11 +151,11 @@ def test_an_error_after_the_commit_changes_nothing(observers: Observers, noted: 
 
 
 def test_a_rewrite_is_a_run_of_its_own_from_when_it_began(observers: Observers, noted: Noted) -> None:
-    started_ms = NOW_MS - 90_000
-    observers.landed(LANDED, replace(CHANGE, kind="rewrite", started_ms=started_ms))
+    began_ms = NOW_MS - 90_000
+    observers.landed(LANDED, replace(CHANGE, kind="rewrite", began_ms=began_ms))
     run = run_of(noted)
     assert noted.happened == [
-        Happened("rewrite", "START", run, started_ms),
+        Happened("rewrite", "START", run, began_ms),
         Happened("rewrite", "COMPLETE", run, NOW_MS, committed=COMMITTED),
     ]
 
