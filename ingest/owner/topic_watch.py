@@ -12,9 +12,9 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import KafkaUnreachable, TopicDeleted, TopicForbidden, TopicMissing
+from thermocline.errors import TopicDeleted, TopicForbidden, TopicMissing
 from thermocline.iceberg.catalog import DELETED_PROPERTY, HELD_PROPERTY
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from thermocline.kafka.log import Log
 
 __all__ = ["TopicWatch"]
+
+FAULTY_MAX: Final = 10
+"""Of topics that are listed and can't be described; each may be waited for, for two seconds."""
 
 _logger = logging.getLogger(__name__)
 
@@ -177,15 +180,15 @@ class TopicWatch:
 
 
 def _described(log: Log, topics: Sequence[str]) -> tuple[dict[str, TopicFacts], dict[str, str]]:
-    """The facts of topics, and why others have none; all are asked for together where that goes well."""
-    try:
-        return log.describe(topics), {}
-    except (TopicMissing, TopicForbidden, KafkaUnreachable):
-        found: dict[str, TopicFacts] = {}
-        reasons: dict[str, str] = {}
-    for topic in topics:
+    """The facts of topics, asked for together, and why some have none.
+
+    Where too many have none, as on a cluster that is still making them, all wait for the next look.
+    """
+    left, reasons = list(topics), dict[str, str]()
+    for _ in range(FAULTY_MAX):
         try:
-            found |= log.describe([topic])
-        except (TopicMissing, TopicForbidden, KafkaUnreachable) as error:
-            reasons[topic] = error.what
-    return found, reasons
+            return log.describe(left), reasons
+        except (TopicMissing, TopicForbidden) as error:
+            reasons[error.topic] = error.what
+            left.remove(error.topic)
+    return {}, reasons

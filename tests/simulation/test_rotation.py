@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation import world as world_module
 from tests.simulation.edges import simulated
+from tests.simulation.kafka import FakeLog
 from tests.simulation.log_steps import Produce
 from tests.simulation.owners import Process
 from tests.simulation.records import IDENTIFIER, KEYS, NAME, key_bytes, value_bytes
@@ -20,6 +21,7 @@ from thermocline.errors import TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
 from thermocline.ingest.commit import rotation
 from thermocline.ingest.commit.rotation import LOOK_SECONDS
+from thermocline.ingest.owner.topic_watch import FAULTY_MAX
 from thermocline.kafka.facts import TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
@@ -439,3 +441,21 @@ def test_a_table_without_any_topic_left_waits_for_the_next_one_and_its_server_to
     ingest(world, "another")
     serving.settle()
     assert world.counts["serves at the end"] == 2
+
+
+@pytest.mark.parametrize(("count", "read"), [(FAULTY_MAX - 1, ("c1",)), (FAULTY_MAX, ())])
+def test_topics_that_are_listed_and_not_there_are_waited_for_until_the_next_look(
+    count: int, read: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(AROUND)
+    ingest(world)
+    world.create_topic("c1", 1)
+    late = [f"c{number}" for number in range(10, 10 + count)]
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeLog, "names", lambda _: frozenset([*world.cluster.topics, *late]))
+        assert ingest(world).stop is None
+    assert definition(world).topics == ("a", "b", *read)
+    for topic in late:
+        world.create_topic(topic, 1)
+    assert ingest(world).stop is None
+    assert set(definition(world).topics) == {"a", "b", "c1", *late}
