@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import (
     ForeignSnapshot,
@@ -69,6 +69,10 @@ if TYPE_CHECKING:
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
+
+
+_NO_ID: Final = ""
+"""Of a topic that no snapshot has the id of; no topic has it."""
 
 
 def accept_gap(
@@ -184,22 +188,28 @@ def _new_since(settings: Settings, table: Table, snapshot_id: int, name: str) ->
     """The table's topics that a snapshot knows nothing of: they were added after it.
 
     They are read from where they were then, which the oldest snapshot that knows them says; where it is gone,
-    from ``start`` on.
+    from ``start`` on. Topics that a pattern found keep the id that the table knew last, so that one that was
+    deleted meanwhile, or made again, is told from it.
     """
     known = _known(table, snapshot_id, name)
     definition, log = definition_of(table, name), Log(settings.kafka)
-    added = [topic for topic in only_there(definition, log).topics if topic not in known]
-    if not added:
-        return NewTopics()
-    new = new_topics(log, added, settings.table(name).start)
-    found = frozenset(found_by_pattern(definition))
+    added = [topic for topic in definition.topics if topic not in known]
+    there = [topic for topic in only_there(definition, log).topics if topic in added]
+    new = new_topics(log, there, settings.table(name).start) if there else NewTopics()
+    found = frozenset(found_by_pattern(definition)).intersection(added)
     starts = Seam({(topic, p): 0 if topic in found else at for topic, p, at in new.starts.items()})
-    joined = _seams_joined(table)
-    for topic, topic_id in new.topic_ids.items():
+    joined, last = _seams_joined(table)
+    # safety: rebase-ids-of-topics
+    ids = {
+        **dict.fromkeys(found, _NO_ID),
+        **new.topic_ids,
+        **{one: last[one] for one in found if one in last},
+    }
+    for topic, topic_id in ids.items():
         seam = joined.get((topic, topic_id))
         if seam is not None:
             starts = starts.without([topic]).merged_max(seam.without(set(seam.topics) - {topic}))
-    return NewTopics(new.topic_ids, starts)
+    return NewTopics(ids, starts)
 
 
 def _ends_known(table: Table, snapshot_id: int, name: str) -> dict[str, str]:
@@ -211,8 +221,9 @@ def _ends_known(table: Table, snapshot_id: int, name: str) -> dict[str, str]:
         return {}
     known = _known(table, snapshot_id, name)
     ends = given_up_ends(table.properties, known)
+    all_of_them = sorted({*known, *definition_of(table, name).topics})
     # safety: rebase-held
-    return {DELETED_PROPERTY: ends.to_json(), HELD_PROPERTY: json.dumps(sorted(known))}
+    return {DELETED_PROPERTY: ends.to_json(), HELD_PROPERTY: json.dumps(all_of_them)}
 
 
 def _without_ends(owned: Owned, topics: Sequence[str]) -> dict[str, str]:
@@ -229,14 +240,16 @@ def _known(table: Table, snapshot_id: int, name: str) -> Mapping[str, str]:
     return state_of(snapshot, name).topic_ids
 
 
-def _seams_joined(table: Table) -> dict[tuple[str, str], Seam]:
-    """The seam of the oldest snapshot that knows a topic, by the topic and its id."""
+def _seams_joined(table: Table) -> tuple[dict[tuple[str, str], Seam], dict[str, str]]:
+    """The seam of the oldest snapshot that knows a topic, by the topic and its id; and the newest ids."""
     joined: dict[tuple[str, str], Seam] = {}
+    last: dict[str, str] = {}
     for snapshot in sorted(table.snapshots(), key=lambda one: one.sequence_number or 0):
         state = link_of(snapshot).state
         if state is not None:
             joined = dict.fromkeys(state.topic_ids.items(), state.seam) | joined
-    return joined
+            last |= state.topic_ids
+    return joined, last
 
 
 def _definition_for(table: Table, snapshot_id: int, name: str) -> LiveTable | None:

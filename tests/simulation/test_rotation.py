@@ -459,3 +459,30 @@ def test_topics_that_are_listed_and_not_there_are_waited_for_until_the_next_look
         world.create_topic(topic, 1)
     assert ingest(world).stop is None
     assert set(definition(world).topics) == {"a", "b", "c1", *late}
+
+
+@pytest.mark.parametrize(("is_made_again", "code"), [(True, "log-replaced"), (False, "topic-deleted")])
+def test_a_topic_that_was_found_after_the_snapshot_and_is_gone_is_not_taken_for_another(
+    is_made_again: bool, code: str
+) -> None:
+    """Method: the table goes back to before the topic was found; what was read of it is given up."""
+    world = World(AROUND)
+    ingest(world)
+    kept = world.table().current_id
+    world.create_topic("c1", 1)
+    ingest(world)
+    write(world, "c1")
+    ingest(world)
+    after = world.table()
+    assert world.catalog.swap(IDENTIFIER, after, after.changed(current_id=kept), "foreign")
+    world.counts["Rollback"] += 1
+    delete(world, "c1")
+    if is_made_again:
+        world.create_topic("c1", 1)
+        write(world, "c1")
+    process = ingest(world, "another")
+    assert process.stop is not None
+    resumed(process)
+    stop = ingest(world, "another").stop
+    assert stop is not None
+    assert stop.code == code

@@ -58,4 +58,5 @@ def _unread(topic: str, seam: Seam, known: Known, is_recent: bool) -> Iterator[s
     if lacking:
         yield from lacking
     elif topic not in known.ends.topics and not is_drained:  # safety: deleted-least-is-not-all
-        yield from (f"{topic}/{partition}@{read}-?" for of, partition, read in seam.items() if of == topic)
+        places = [f"{topic}/{partition}@{read}-?" for of, partition, read in seam.items() if of == topic]
+        yield from places or [f"{topic}/0@0-?"]  # of which the table has read nothing
