@@ -103,7 +103,8 @@ class Sender:
         try:
             return msgspec.json.encode(self._event_of(happened))
         except Exception as error:
-            raise EventRefused(f"no event could be made of what happened: {error!r}") from error
+            what = f"{type(error).__name__}: {error}"
+            raise EventRefused(f"no event could be made of what happened: {what}") from error
 
     def _dropped(self, events: int = 1) -> None:
         measures.LINEAGE_DROPPED.labels(self._table).inc(events)

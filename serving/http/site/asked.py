@@ -41,13 +41,15 @@ def as_python(url: str, definition: LiveTable, parameters: Mapping[str, str], ha
     if all(map(_is_argument, values)):
         named = ", ".join(f"{name}={value}" for name, value in values.items())
     else:
-        named = f"{{{', '.join(f'{name!r}: {value}' for name, value in values.items())}}}"
+        quoted = {repr(name): value for name, value in values.items()}
+        named = f"{{{', '.join(f'{name}: {value}' for name, value in quoted.items())}}}"
     imports = "import os\n\n" if has_key else ""
     key = f', key=os.environ["{KEY}"]' if has_key else ""
+    address, table = repr(url), repr(definition.name)
     return (
         f"{imports}from thermocline.client import Client\n\n"
-        f"with Client({url!r}{key}) as client:\n"
-        f"    answer = client.lookup({definition.name!r}, {named})\n"
+        f"with Client({address}{key}) as client:\n"
+        f"    answer = client.lookup({table}, {named})\n"
         "print(answer.rows)"
     )
 

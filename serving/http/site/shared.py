@@ -125,7 +125,7 @@ def _write(folder: Path, name: str, made: _Made) -> None:
     path = folder / f"{name}{_PAGE}"
     unfinished = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
-        unfinished.write_text(f"{made.at!r}\n{made.content}", "utf-8", newline="\n")
+        unfinished.write_text(f"{made.at}\n{made.content}", "utf-8", newline="\n")
         unfinished.replace(path)
         pages = list(folder.glob(f"*{_PAGE}"))
         if len(pages) > PAGES_MAX:

@@ -11,9 +11,15 @@ from pyiceberg.catalog import Catalog
 
 from thermocline.cli.entry import run
 from thermocline.errors import ExitCode, ForeignSnapshot, PurgeRefused, TableHeld, TableMissing
-from thermocline.iceberg.catalog import DEFINITION_PROPERTY, EPOCH_PROPERTY, find_table, open_catalog
+from thermocline.iceberg.catalog import (
+    DEFINITION_PROPERTY,
+    EPOCH_PROPERTY,
+    find_table,
+    open_catalog,
+    quarantine_identifier,
+)
 from thermocline.ingest.claim.lease import OwnerLease
-from thermocline.ingest.quarantine import create_quarantine, quarantine_identifier
+from thermocline.ingest.quarantine import create_quarantine
 from thermocline.ingest.table.drop import drop_table, plan_drop
 from thermocline.process.clock import SystemClock
 from thermocline.settings import Settings, load_settings
