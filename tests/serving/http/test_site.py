@@ -187,6 +187,7 @@ def test_an_operator_of_one_table_is_shown_that_alone(site: SimpleNamespace) -> 
     hidden, missing = site.get("/tables/payments", "of-ops"), site.get("/tables/nowhere", "of-ops")
     assert hidden.status_code == missing.status_code == 404
     assert hidden.text.replace("payments", "nowhere") == missing.text
+    assert site.get("/status?table=payments", "of-ops").status_code == 404
 
 
 def test_pages_that_there_are_not_take_no_place_of_those_that_are_shared(
