@@ -66,11 +66,8 @@ lock: bootstrap ## Lock the requirements again (ARGS="--upgrade", or ARGS="--upg
 	@$(LOCK) $(ARGS) -o thermocline/jvm/trino_java.txt requirements/trino-java.in
 	@$(LOCK) $(ARGS) -o requirements/openapi-client.txt requirements/openapi-client.in
 	@$(LOCK) $(ARGS) -o requirements/duckdb-client.txt requirements/duckdb-client.in
-<<<<<<< HEAD
 	@$(LOCK) $(ARGS) -o requirements/axe.txt requirements/axe.in
-=======
 	@$(LOCK) $(ARGS) -o requirements/openlineage.txt requirements/openlineage.in
->>>>>>> main
 	@$(LOCK) $(ARGS) -c requirements/build.txt --extra ingest --extra serving --extra postgres --extra views --extra dev \
 		-o requirements/dev.txt pyproject.toml
 	@$(LOCK) -c requirements/dev.txt --extra ingest --extra serving --extra postgres --extra views \

@@ -30,6 +30,7 @@ KEY_BYTES: Final = 32  # as many as SHA-256 gives; a shorter key could be tried 
 KEY_BYTES_MAX: Final = 4_096  # what is longer is some other file
 HASH_BYTES: Final = 16  # of ten billion entities, two share a hash with a chance of 1 in 10^18
 HASHES_KEPT_MAX: Final = 8_192  # of the entities asked for last, some megabytes; a hash takes 2 µs
+ENTITY_KEPT_BYTES_MAX: Final = 512  # of longer entities, which callers may choose, no hash is kept
 _SEPARATOR: Final = b"\0"
 """Between the name of a table, which has none, and the key: so no two pairs of them are the same bytes."""
 
@@ -48,7 +49,8 @@ class EntityHash:
         of_entity = entity.values[: len(definition.entity)]  # safety: audit-hash-of-entity
         is_whole = len(of_entity) == len(entity.values)
         encoded = entity.prefix if is_whole else encode_one(definition, of_entity)
-        return self._hash(definition.name, encoded)
+        is_short = len(encoded) <= ENTITY_KEPT_BYTES_MAX
+        return (self._hash if is_short else self._made)(definition.name, encoded)
 
     def _made(self, table: str, encoded: bytes) -> str:
         digest = hmac.digest(self._key, table.encode() + _SEPARATOR + encoded, "sha256")

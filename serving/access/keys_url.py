@@ -6,6 +6,7 @@ Source of where an issuer's configuration is: OpenID Connect Discovery 1.0, sect
 from __future__ import annotations
 
 import ipaddress
+import socket
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -56,8 +57,20 @@ def configuration_url(issuer: str) -> str:
 def is_of_this_machine(url: str) -> bool:
     """Whether its host is this machine, as far as the URL says so."""
     host = urlsplit(url).hostname or ""
+    address = _address(host)
+    if address is None:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is, in every form in which a connection takes it; None where it is a name."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost"
-    return address.is_loopback or address.is_unspecified
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))  # such as 127.1 and 0x7f000001
+        except OSError:
+            return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped

@@ -78,7 +78,7 @@ class OpenConnections:
         self._all = _Queue()
         self._of: dict[str, _Queue] = {}
         self._addresses: dict[Idle, str] = {}
-        self._said_at = -SAID_SECONDS
+        self._said_at: dict[str, float] = {}  # each by itself: an address that floods hides nothing else
 
     def __len__(self) -> int:
         return len(self._all)
@@ -127,8 +127,8 @@ class OpenConnections:
         return True
 
     def _say(self, what: str, now: float, **facts: object) -> None:
-        if now - self._said_at >= SAID_SECONDS:
-            self._said_at = now
+        if now - self._said_at.get(what, -SAID_SECONDS) >= SAID_SECONDS:
+            self._said_at[what] = now
             log.warning(what, extra=fields(**facts))
 
 

@@ -53,7 +53,7 @@ __all__ = ["StatusRoom"]
 TOUCH_SECONDS: Final = 20.0
 """How often it is left where the tailer finds it that somebody looks; it asks for a minute then."""
 REFUSED_MAX: Final = 100
-"""Of refused records, so many are counted for each partition."""
+"""Of refused records, so many are counted and shown."""
 _LEASES: Final = {"views": "view", "leases": "reader"}
 
 

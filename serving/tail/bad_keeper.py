@@ -73,7 +73,11 @@ class BadKeeper:
         if not self._is_due() or not self._is_looking.acquire(blocking=False):
             return
         self._looked_ms = self._clock.now_ms()
-        self._run(lambda: self._keep(table))
+        try:
+            self._run(lambda: self._keep(table))
+        except RuntimeError as error:  # the system has no thread left
+            self._is_looking.release()
+            log.warning("bad records for the status not looked at", extra=fields(detail=str(error)))
 
     def _is_due(self) -> bool:
         now_ms = self._clock.now_ms()
@@ -88,7 +92,7 @@ class BadKeeper:
     def _keep(self, table: Table) -> None:
         try:
             replace_json(self._folder / BAD_FACTS, self._facts(table))
-        except Exception as error:  # noqa: BLE001  a store raises what it likes
+        except Exception as error:  # noqa: BLE001  the disk may fail, and a client of the catalog, too
             log.warning("bad records for the status not kept", extra=fields(detail=str(error)))
         finally:
             self._is_looking.release()
@@ -106,8 +110,14 @@ class BadKeeper:
             return BadFacts(now_ms, problem="the quarantine is missing; ingest makes it again, empty")
         except ThermoclineError as error:
             self._loader.reconnect()
-            last = self._known[1] if self._known is not None else BadFacts(now_ms)
-            return msgspec.structs.replace(last, problem=error.what)
+            return self._known_with(now_ms, error.what)
+        except Exception as error:  # noqa: BLE001  a store raises what it likes
+            log.warning("the quarantine can't be read", extra=fields(detail=str(error)))
+            return self._known_with(now_ms, f"the quarantine can't be read: {type(error).__name__}")
+
+    def _known_with(self, now_ms: int, problem: str) -> BadFacts:
+        last = self._known[1] if self._known is not None else BadFacts(now_ms)
+        return msgspec.structs.replace(last, problem=problem)
 
 
 def facts_of(quarantine: Table, definition: LiveTable, now_ms: int) -> BadFacts:

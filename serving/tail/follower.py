@@ -158,7 +158,13 @@ class Follower:
         """
         failpoint("follower.look")
         table = self._loader.load()
-        self._note_table(table)
+        try:
+            self._publish(table)
+        finally:
+            # Afterwards: it may ask the store, for which no snapshot waits.
+            self._note_table(table)
+
+    def _publish(self, table: Table) -> None:
         state = current_state(table, self._table)
         definition = definition_of(table, self._table)
         check_schema(table, definition)

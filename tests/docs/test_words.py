@@ -51,6 +51,11 @@ def test_a_word_that_is_not_ours_is_used_nowhere(word: str) -> None:
     assert found == []
 
 
+def test_no_file_has_both_sides_of_a_merge() -> None:
+    marks = ["git", "grep", "-lIE", r"^(<{7}|>{7}) "]
+    assert subprocess.run(marks, cwd=ROOT, capture_output=True, text=True, check=False).stdout == ""
+
+
 def test_commit_subjects_are_short() -> None:
     """Of the newest ones: a clone may have no others."""
     logged = ["git", "log", f"-{SUBJECTS}", "--no-merges", "--format=%s"]

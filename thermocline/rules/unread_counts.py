@@ -30,7 +30,8 @@ class Period:
     @classmethod
     def of_document(cls, document: Any) -> Self:
         """Of what `to_document` gave."""
-        return cls(document["since_ms"], document["values"], document["names"])
+        names = {str(name): int(count) for name, count in document["names"].items()}
+        return cls(int(document["since_ms"]), int(document["values"]), names)
 
     def to_document(self) -> dict[str, Any]:
         """For JSON."""
@@ -50,12 +51,13 @@ class UnreadCounts:
 
     @classmethod
     def of_json(cls, text: str) -> Self:
-        """Of what `to_json` gave; nothing counted, of an empty text."""
-        if not text:
+        """Of what `to_json` gave; nothing counted, of any other text, since nothing rests on the counts."""
+        try:
+            stored = json.loads(text)
+            periods = (Period.of_document(stored[name]) for name in ("newest", "before"))
+            return cls(int(stored["version"]), *periods)
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls()
-        stored = json.loads(text)
-        periods = (Period.of_document(stored[name]) for name in ("newest", "before"))
-        return cls(stored["version"], *periods)
 
     def to_json(self) -> str:
         """As the table's properties have it."""

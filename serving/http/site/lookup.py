@@ -18,6 +18,7 @@ from thermocline.serving.http.requests import header_of, parameters_of
 from thermocline.serving.http.site import render
 from thermocline.serving.http.site.asked import as_command, as_curl, as_python
 from thermocline.serving.http.site.framed import framed
+from thermocline.serving.http.site.sign_in import CREDENTIALS
 from thermocline.serving.read.answer import age_or_none
 from thermocline.serving.read.caller import Action
 from thermocline.serving.read.entity import check_has_key
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from thermocline.serving.cold.entity_rows import JsonRow
     from thermocline.serving.http.noted import Noted
     from thermocline.serving.http.worker import Worker
-    from thermocline.serving.read.caller import Caller
+    from thermocline.serving.read.caller import Caller, Credentials
     from thermocline.serving.read.explained import ExplainedRow
     from thermocline.serving.read.tables import ServedTable
 
@@ -139,7 +140,9 @@ class _Page:
             worker.guard.audit.check()  # safety: page-audited-or-refused
         self.given = _given(definition, parameters_of(query))
         self.found = await find_explained(worker, caller, noted, self.table, self.given)
-        url, has_key = _url_of(request), caller.key is not None
+        credentials: Credentials = request.scope[CREDENTIALS]
+        # Who shows a certificate has no key, and a key that is sent counts before it.
+        url, has_key = _url_of(request), credentials.authorization is not None
         self.asked = {
             "curl": as_curl(url, definition.name, self.given, has_key),
             "python": as_python(url, definition, self.given, has_key),

@@ -136,6 +136,9 @@ async def asset(name: str) -> Response:
 async def _shared(worker: Worker, caller: Caller, template: str, name: str | None) -> Markup:
     """What a page shows, made once for all who operate the same tables."""
     shown = tuple(table.name for table in operated(worker, caller))
+    if name is not None and name not in shown:
+        # No page is shared for it: whoever makes names up would take the place of those that are looked at.
+        raise UnknownTable(table=name, known=shown)
     reads_all = name is not None and caller.reads_all(name)
     looks_up = name is not None and caller.may(Action.LOOKUP, name)
 

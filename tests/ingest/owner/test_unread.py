@@ -56,6 +56,21 @@ def test_a_deletes_field_is_read_and_other_formats_are_not_looked_at() -> None:
     assert UnreadFields(table(format="avro", key_format="json")).of([b'{"x":1}']) == Sampled()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no",
+        "[]",
+        "{}",
+        '{"version":1,"newest":{},"before":{}}',
+        UnreadCounts().to_json().replace("{}", "7"),
+    ],
+)
+def test_counts_that_were_damaged_stop_nothing(text: str) -> None:
+    assert UnreadCounts.of_json(text) == UnreadCounts()
+
+
 def test_a_sample_is_eight_values_of_a_chunk_or_as_many_as_are_wanted() -> None:
     values = [b'{"plan":1}'] * 10
     assert UnreadFields(table()).of(values) == Sampled(8, {"plan": 8})

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import multiprocessing
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_a_lookup_of_one_row_has_the_hash_of_its_entity() -> None:
     whole = hashes.of(PROFILES, entity_of(PROFILES, ADA))
     assert hashes.of(PROFILES, entity_of(PROFILES, {**ADA, "key": "plan"})) == whole
     assert hashes.of(PROFILES, entity_of(PROFILES, {**ADA, "user_id": "bob"})) != whole
+
+
+def test_long_entities_that_somebody_asks_for_are_not_kept() -> None:
+    hashes, long = EntityHash(KEY), "a" * 60_000
+    tracemalloc.start()
+    try:
+        made = {
+            hashes.of(PROFILES, entity_of(PROFILES, {**ADA, "user_id": f"{n}{long}"})) for n in range(100)
+        }
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(made) == 100
+    assert kept_bytes < 1_000_000, "all of them are 6 MB"
 
 
 def test_the_same_key_in_another_table_or_by_another_secret_is_another_hash() -> None:

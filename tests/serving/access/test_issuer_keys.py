@@ -245,7 +245,13 @@ def test_a_configuration_that_cannot_be_used_is_named(
     assert (kids(keys), server.asked) == ([], [CONFIGURATION])
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost", "[::1]", "0.0.0.0", "127.9.9.9"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1:8080", "localhost", "[::1]", "0.0.0.0", "127.9.9.9"),
+        *("127.1", "2130706433", "0x7f000001", "0", "[::ffff:127.0.0.1]"),
+    ],
+)
 def test_a_remote_issuer_does_not_have_this_machine_asked(host: str) -> None:
     name = "https://login.example.com/corp"
 

@@ -142,6 +142,20 @@ def test_an_address_that_uses_all_of_its_connections_gets_no_more_and_others_do(
     assert (len(held), refused_count() - before) == (3, 4)
 
 
+def test_an_address_that_floods_does_not_hide_that_all_connections_are_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = OpenConnections(2, 1)
+    for number in range(3):
+        held.take(Held(), ONE, float(number))
+    for address in ("192.0.2.3", "192.0.2.4", "192.0.2.5"):
+        held.take(Held(), Peer(address), 4.0)
+    assert caplog.messages == [
+        "too many connections of an address",
+        "too many connections: idle ones are closed",
+    ]
+
+
 def test_half_of_all_connections_are_what_an_address_may_have() -> None:
     held = OpenConnections(8)
     answers = [held.take(Held(is_answered=True), ONE, 0.0) for _ in range(8)]

@@ -16,7 +16,11 @@ from tests.manual_clock import ManualClock
 from tests.serving.http.site_server import HOSTILE, OWNER, STANDBY, Site, keep_fresh
 from thermocline.errors import Unauthenticated
 from thermocline.serving.http.guard import Guard
+from thermocline.serving.http.site import routes
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
+from thermocline.serving.http.site.shared import PAGES_MAX
+from thermocline.serving.http.statuses import server_status
+from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
 from thermocline.serving.status.document import ServerStatus
 from thermocline.serving.tail.bad_facts import BadFacts, BadGroup
@@ -183,6 +187,26 @@ def test_an_operator_of_one_table_is_shown_that_alone(site: SimpleNamespace) -> 
     hidden, missing = site.get("/tables/payments", "of-ops"), site.get("/tables/nowhere", "of-ops")
     assert hidden.status_code == missing.status_code == 404
     assert hidden.text.replace("payments", "nowhere") == missing.text
+    assert site.get("/status?table=payments", "of-ops").status_code == 404
+
+
+def test_pages_that_there_are_not_take_no_place_of_those_that_are_shared(
+    site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str | None] = []
+
+    async def noting(worker: Worker, caller: Caller, name: str | None = None) -> ServerStatus:
+        made.append(name)
+        return await server_status(worker, caller, name)
+
+    monkeypatch.setattr(routes, "server_status", noting)
+    monkeypatch.setattr(routes, "SHARED_SECONDS", 600.0)
+    monkeypatch.setattr(routes, "SHARED_SECONDS_MAX", 600.0)
+    site.get("/tables/orders")
+    for number in range(PAGES_MAX):
+        assert site.get(f"/tables/nowhere-{number}", "of-reader").status_code == 404
+    site.get("/tables/orders")
+    assert made == ["orders"]
 
 
 def test_who_operates_nothing_is_shown_nothing(site: SimpleNamespace) -> None:

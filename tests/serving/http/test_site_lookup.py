@@ -317,6 +317,18 @@ def test_the_same_question_is_told_for_a_shell_and_for_python(site: SimpleNamesp
     assert 'key=os.environ["THERMOCLINE_KEY"]' in python
 
 
+def test_who_is_known_by_a_certificate_is_told_of_no_key(
+    site: SimpleNamespace, client_of: Callable[..., Any]
+) -> None:
+    def admit_by_certificate(_: Credentials) -> Caller:
+        return CALLERS["both"]
+
+    with client_of(site.site.app(Guard(admit_by_certificate)), base_url="https://testserver") as client:
+        curl, python, _ = codes_of(client.get(PAGE, params={"app_id": "7", "user_id": "u1"}).text)
+    assert shlex.split(curl)[1].startswith("https://testserver/v1/tables/orders/rows?")
+    assert "THERMOCLINE_KEY" not in curl + python
+
+
 def test_a_host_that_a_shell_would_run_is_quoted() -> None:
     url = "http://h'$(id)"
     assert shlex.split(as_curl(url, "t", {"a": "1"}, False)) == ["curl", f"{url}/v1/tables/t/rows?a=1"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from tests.manual_clock import ManualClock
 from tests.serving.small_lake import create_table, lake_settings
@@ -186,6 +187,42 @@ def test_a_quarantine_that_can_not_be_had_is_said(lake: SimpleNamespace) -> None
     lake.catalog.drop_table("app.orders_quarantine")
     lake.want()
     assert lake.looked().problem == "the quarantine is missing; ingest makes it again, empty"
+
+
+class Broken:
+    """Fails as nobody expects it."""
+
+    def load(self) -> Table:
+        raise KeyError("metadata")
+
+    def reconnect(self) -> None:
+        """Nothing that helps."""
+
+
+def test_a_quarantine_that_fails_in_an_unknown_way_is_said(lake: SimpleNamespace) -> None:
+    lake.want()
+    BadKeeper(lake.folder, Broken(), lake.clock, lambda work: work()).look(lake.table)
+    facts = read_bad_facts(lake.folder)
+    assert facts is not None
+    assert facts.problem == "the quarantine can't be read: KeyError"
+
+
+def test_a_look_for_which_there_is_no_thread_is_made_later(lake: SimpleNamespace) -> None:
+    lake.quarantine((3, WRONG))
+    threads = [False, True]
+
+    def run(work: Callable[[], None]) -> None:
+        if not threads.pop(0):
+            raise RuntimeError("can't start new thread")
+        work()
+
+    companion = CatalogTable(lake.settings.catalog, "orders", "app.orders_quarantine")
+    keeper = BadKeeper(lake.folder, companion, lake.clock, run)
+    for is_there in (False, True):
+        lake.clock.advance(31.0)
+        lake.want()
+        keeper.look(lake.table)
+        assert (read_bad_facts(lake.folder) is not None) is is_there
 
 
 def test_an_empty_quarantine_has_no_groups(lake: SimpleNamespace) -> None:

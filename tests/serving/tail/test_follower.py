@@ -78,6 +78,25 @@ def test_a_snapshot_that_an_earlier_process_indexed_is_followed(followed: Simple
     assert followed.again.newest.state.snapshot_id == 1
 
 
+def test_a_snapshot_is_published_before_anything_is_noted_for_the_status(followed: SimpleNamespace) -> None:
+    world = followed.world
+    noted: list[int | None] = []
+
+    def note(_: object) -> None:
+        noted.append(follower.newest.state.snapshot_id if follower.newest is not None else None)
+
+    catalog: Any = SimpleNamespace(load=lambda: world.table, reconnect=lambda: None)
+    follower = Follower("profiles", catalog, ColdPublisher(world.cold_folder), note=note)
+    for number in (1, 2):
+        followed.commit()
+        follower.look()
+        assert noted.pop() == number
+    followed.shown.snapshot_id = 1
+    with pytest.raises(ForeignSnapshot):
+        follower.look()
+    assert noted == [2], "also where the snapshot is not served"
+
+
 def test_a_full_disk_is_named_and_the_snapshot_is_published_when_there_is_room(
     followed: SimpleNamespace, tmp_path: Path
 ) -> None:
