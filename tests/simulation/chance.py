@@ -105,7 +105,7 @@ def history_of(
         around = replace(around, is_partial=True)
     of_topics = Random(f"{seed}/{number}/topics")
     if of_topics.random() < ROTATING if is_rotating is None else is_rotating:
-        around = replace(around, is_rotating=True, wanders=True, is_compacted=False)
+        around = replace(around, is_rotating=True, wanders=True)
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []

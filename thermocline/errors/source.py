@@ -302,8 +302,9 @@ class TombstonesGone(Resumable, SourceError):
 
     The table is complete up to its seam; nothing was written. No upsert is lost. `thermocline ingest
     accept-gap`, with each topic and its time repeated as facts (the error prints the whole command),
-    continues, and records that in the table; rows whose tombstones are gone stay. To get rid of them, create
-    a new table from the topic, or have the producer delete these keys again.
+    continues, and records that in the table; rows whose tombstones are gone stay, as do those whose tombstone
+    was written before you accept and goes before ingest reads it. To get rid of them, create a new table from
+    the topic, or have the producer delete these keys again.
 
     Not detected: brokers before Kafka 3.1 count `delete.retention.ms` from a segment's last change, not from
     when it was first cleaned. They may drop a tombstone earlier than calculated here, especially one that an
