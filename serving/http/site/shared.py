@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import uuid4
 
 from markupsafe import Markup
 
@@ -123,7 +124,8 @@ def _read(path: Path) -> _Made | None:
 def _write(folder: Path, name: str, made: _Made) -> None:
     """Leave it for the others; where that fails, each of them makes its own."""
     path = folder / f"{name}{_PAGE}"
-    unfinished = path.with_suffix(f".{os.getpid()}")
+    # Two may write the same page where one waited for too long.
+    unfinished = path.with_suffix(f".{uuid4().hex}")
     with suppress(OSError):
         unfinished.write_text(f"{made.at}\n{made.content}", "utf-8", newline="\n")
         unfinished.replace(path)
