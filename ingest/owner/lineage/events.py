@@ -75,7 +75,9 @@ class Events:
 
     def _inputs(self, happened: Happened) -> list[Event]:
         if happened.job == "ingest":
-            return [self._topic(topic, happened.ranges) for topic in self.definition.topics]
+            # Topics that a pattern found since the table was taken are in the ranges alone.
+            topics = dict.fromkeys((*self.definition.topics, *(one.topic for one in happened.ranges)))
+            return [self._topic(topic, happened.ranges) for topic in topics]
         done = happened.committed
         facets: Event = {}
         if done is not None:

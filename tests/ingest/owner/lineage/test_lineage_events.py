@@ -204,6 +204,15 @@ def test_a_batch_that_landed_names_its_snapshot_and_what_was_written(events: Eve
     }
 
 
+def test_a_topic_that_a_pattern_found_since_is_an_input_of_its_batch(events: Events) -> None:
+    found = replace(STARTED, ranges=(*RANGES, OffsetRange("orders-found", 0, 0, 3)))
+    *others, last = events.of(found)["inputs"]
+    assert others == TOPICS
+    assert last["name"] == "orders-found"
+    read = last["inputFacets"]["thermocline_offsets"]["partitions"]
+    assert read == [{"partition": 0, "first": 0, "end": 3}]
+
+
 def test_a_batch_that_failed_names_the_error_and_no_snapshot(events: Events) -> None:
     error = facet(
         "1-0-1",
