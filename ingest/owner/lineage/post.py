@@ -49,7 +49,8 @@ class Post:
         with self._client.stream("POST", self._settings.url, content=body) as response:
             if response.status_code in _DONE:
                 return
-            detail = f"{self._settings.url} answered {response.status_code}{_start_of(response)}"
+            said = f"{self._settings.url} answered {response.status_code}{_start_of(response)}"
+        detail = mask_password(said)  # the address may have a key in its query, and the answer quote it
         refused = response.status_code in _REFUSED  # safety: lineage-refused-is-not-repeated
         raise EventRefused(detail) if refused else EventNotTaken(detail)
 
@@ -77,4 +78,4 @@ def _start_of(response: httpx.Response) -> str:
         if len(read) >= ANSWER_BYTES_MAX:
             break
     text = " ".join(read[:ANSWER_BYTES_MAX].decode("utf-8", "replace").split())
-    return f": {mask_password(text)}" if text else ""
+    return f": {text}" if text else ""

@@ -239,6 +239,17 @@ def test_an_answer_says_whether_the_event_can_ever_be_taken(
     assert len(said) < 600
 
 
+def test_a_refusal_is_told_without_the_key_that_the_address_has(server: LineageServer) -> None:
+    server.may_answer.set()
+    server.status, server.refuses = 401, lambda _: True
+    server.answer = b"no such token=answered-key"
+    post = post_to(server, url=f"{server.url}?api_key=hunter22")
+    with pytest.raises(EventNotTaken) as refused:
+        post(body(1))
+    post.close()
+    assert str(refused.value) == f"{server.url}?api_key=**** answered 401: no such token=****"
+
+
 def test_a_server_that_hangs_or_is_away_is_an_error_within_the_timeout(server: LineageServer) -> None:
     post = post_to(server, timeout_seconds=HANGS_SECONDS)
     with pytest.raises(Exception, match="timed out"):
