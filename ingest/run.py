@@ -12,6 +12,7 @@ from thermocline.errors import ExitCode, ThermoclineError
 from thermocline.ingest.claim.lease import StoppedWaiting
 from thermocline.ingest.claim.opening import Opening
 from thermocline.ingest.engine.engine import Engine, start_engine
+from thermocline.ingest.owner.observers import Observers, wait_for
 from thermocline.ingest.owner.observing import observers_of
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
@@ -76,6 +77,7 @@ def run(
         return running.followed(names, stop, standby)
     finally:
         running.stop_engine()
+        wait_for(running.observers)
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class _Running:
     title: str
     _engine: Engine | ThermoclineError | None = None
     _log: Log | None = field(default=None)
+    observers: list[Observers] = field(default_factory=list)
 
     def followed(self, names: Sequence[str], stop: threading.Event, standby: bool) -> tuple[Ended, ...]:
         tables = [
@@ -165,6 +168,7 @@ class _Running:
         owner = Owner.take(opening, self._started_engine(), self.clock)
         owner.on_commit = self.hooks.on_commit(opening.claim.name)
         owner.observers = observers_of(owner, self.settings)
+        self.observers = [*(one for one in self.observers if not one.have_ended), owner.observers]
         return owner
 
     def _started_engine(self) -> Engine:

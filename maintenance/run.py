@@ -14,7 +14,7 @@ from thermocline.ingest.claim.ownership import Claim, Owned
 from thermocline.ingest.commit.commit import Landed, Outcome
 from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.lineage.observer import lineage_of
-from thermocline.ingest.owner.observers import Observers
+from thermocline.ingest.owner.observers import Observers, wait_for
 from thermocline.ingest.owner.position import Position
 from thermocline.maintenance.journal import Done
 from thermocline.maintenance.upkeep import TableUpkeep
@@ -111,7 +111,8 @@ def maintain(
                 progress(upkeep)
         finally:
             owned.release()
-            observers.close()
+            observers.end()
+            wait_for([observers])
             upkeep.close()
     finally:
         engine.stop()

@@ -195,7 +195,7 @@ class Owner:
         try:
             self.lease.release(error)
         finally:
-            self.observers.close()
+            self.observers.end()
             measures.closed(self._name)
             self.upkeep.close()
             if self.ends_engine:

@@ -69,6 +69,8 @@ class Repeated:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._woken.clear()  # before the work: what happens during it is worked on next
+            if self._stop.is_set():
+                return  # its end may have woken it just before
             self.step()
             self._woken.wait(self._seconds)
 

@@ -85,14 +85,18 @@ class Sender:
                     refused = error
                     self._dropped()
                 self._took(first)
-        finally:
-            self._settled.set()  # also where it failed: nobody waits for it to be tried again
+        except BaseException:
+            self._settled.set()  # nobody waits for it to be tried again
+            raise
         if refused is not None:
             raise refused
 
     def _first(self) -> Happened | None:
         with self._lock:
-            return self._waiting[0] if self._waiting else None
+            if self._waiting:
+                return self._waiting[0]
+            self._settled.set()
+            return None
 
     def _took(self, first: Happened) -> None:
         with self._lock:

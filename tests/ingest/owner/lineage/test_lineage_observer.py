@@ -180,5 +180,5 @@ def test_the_ids_of_runs_are_uuids_that_sort_by_time() -> None:
 
 
 def test_an_owner_that_ends_closes_what_sends(observers: Observers, noted: Noted) -> None:
-    observers.close()
+    observers.end()
     assert noted.is_closed
