@@ -119,7 +119,7 @@ def _try_topic(log: Any, topic: str) -> Tried:
 
 
 def _try_pattern(log: Any, pattern: str) -> Tried:
-    from thermocline.rules.definition.topic_patterns import finds
+    from thermocline.rules.topic_patterns import finds
 
     try:
         found = sum(finds([pattern], topic) for topic in log.names())

@@ -158,7 +158,7 @@ def with_section(before: bytes, section: str) -> bytes:
 def _options(definition: LiveTable, files: Mapping[str, str]) -> Iterator[str]:
     """The options of a definition that are not as they would be anyway."""
     from thermocline.rules.definition.option import settings_of
-    from thermocline.rules.definition.topic_patterns import entries_of
+    from thermocline.rules.topic_patterns import entries_of
 
     yield from _assigned(identifier=definition.identifier, topics=list(entries_of(definition)))
     yield f"key = {value_text(list(definition.key))}"

@@ -110,7 +110,7 @@ def topics_of(settings: Settings) -> dict[str, None]:
 
 def topic_name(name: str, option: str = "TOPIC") -> str:
     """The name, if it can be a topic's. Raises `BadParameter`."""
-    from thermocline.rules.definition.options import TOPIC_NAME
+    from thermocline.rules.topic_patterns import TOPIC_NAME
 
     if not TOPIC_NAME.fullmatch(name):
         problem = f'"{name}" is not a topic name: letters, digits, ".", "_" and "-", at most 249 of them'

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding
-from thermocline.rules.definition.topic_patterns import finds
+from thermocline.rules.topic_patterns import finds
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

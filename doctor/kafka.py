@@ -12,7 +12,7 @@ from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.kafka.rights import READING, WRITING, TopicRights
 from thermocline.process.masking import mask_password
-from thermocline.rules.definition.topic_patterns import finds
+from thermocline.rules.topic_patterns import finds
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination

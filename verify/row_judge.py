@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from thermocline.rules.definition.topic_patterns import finds
 from thermocline.rules.fold import order_of
+from thermocline.rules.topic_patterns import finds
 from thermocline.verify.log_decode import CERTAIN, MAYBE
 
 if TYPE_CHECKING:

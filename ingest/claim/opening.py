@@ -11,7 +11,7 @@ from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_le
 from thermocline.ingest.claim.ownership import Claim
 from thermocline.ingest.commit.rotation import check_what_is_there
 from thermocline.kafka.log import Log
-from thermocline.rules.definition.topic_patterns import finds
+from thermocline.rules.topic_patterns import finds
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say

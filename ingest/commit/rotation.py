@@ -24,12 +24,12 @@ from thermocline.iceberg.catalog import (
     TOMBSTONES_PROPERTY,
 )
 from thermocline.ingest.commit.change import NewTopics, TableChange
-from thermocline.rules.definition.topic_patterns import added_to, finds
 from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.identity import Fed, check_identity, check_log
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.rotation import rotated, without
 from thermocline.rules.seam import Seam
+from thermocline.rules.topic_patterns import added_to, finds
 
 if TYPE_CHECKING:
     from thermocline.ingest.commit.change import InLog

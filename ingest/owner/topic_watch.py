@@ -21,11 +21,11 @@ from thermocline.ingest.commit.commit import landed
 from thermocline.ingest.commit.rotation import LOOK_SECONDS, change_of, deleted_ends, held_topics
 from thermocline.ingest.owner.measures import TOPICS_PASSED_OVER
 from thermocline.process.logs import fields
-from thermocline.rules.definition.topic_patterns import finds, found_by_pattern
 from thermocline.rules.deleted_topics import Known, check_drained
 from thermocline.rules.identity import check_identity
 from thermocline.rules.rotation import rotated
 from thermocline.rules.seam import Seam
+from thermocline.rules.topic_patterns import finds, found_by_pattern
 
 if TYPE_CHECKING:
     from thermocline.ingest.owner.owner import Owner

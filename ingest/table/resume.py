@@ -55,10 +55,10 @@ from thermocline.ingest.table.progress import new_topics
 from thermocline.kafka.log import Log
 from thermocline.process.clock import iso_time
 from thermocline.rules.bucket_change import fitting
-from thermocline.rules.definition.topic_patterns import found_by_pattern
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.rotation import only_there
 from thermocline.rules.seam import Seam
+from thermocline.rules.topic_patterns import found_by_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

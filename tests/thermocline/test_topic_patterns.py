@@ -10,7 +10,8 @@ from thermocline.errors import AlterationRefused, ConfigInvalid
 from thermocline.ingest.commit.rotation import with_topics
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.definition.topic_patterns import (
+from thermocline.rules.definition_diff import differences_of
+from thermocline.rules.topic_patterns import (
     added_to,
     entries_of,
     finds,
@@ -19,7 +20,6 @@ from thermocline.rules.definition.topic_patterns import (
     problems_of_entries,
     split_entries,
 )
-from thermocline.rules.definition_diff import differences_of
 
 DAILY = r"log\.\d{8}"
 """As in the file: ``topics = ["base", "log\\.\\d{8}"]``."""

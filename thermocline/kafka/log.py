@@ -50,8 +50,8 @@ from thermocline.kafka.facts import (
     retention_of,
 )
 from thermocline.process.clock import Clock, SystemClock
-from thermocline.rules.definition.topic_patterns import OWN_OF_KAFKA
 from thermocline.rules.seam import Seam
+from thermocline.rules.topic_patterns import OWN_OF_KAFKA
 
 if TYPE_CHECKING:
     from thermocline.settings import KafkaSettings
@@ -140,8 +140,7 @@ class Log:
     def names(self) -> frozenset[str]:
         """All topics that the user may describe, without Kafka's own."""
         try:
-            failpoint("log.request")
-            listed = self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
+            listed = _requested(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)).topics
         except KafkaException as error:
             raise self._unreachable(error.args[0].str()) from error
         return frozenset(topic for topic in listed if not topic.startswith(OWN_OF_KAFKA))
@@ -339,8 +338,7 @@ class Log:
 
     def _answer(self, future: Future[Any], topic: str = "") -> Any:
         try:
-            failpoint("log.request")
-            return future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1)
+            return _requested(lambda: future.result(timeout=REQUEST_TIMEOUT_SECONDS + 1))
         except KafkaException as error:
             if is_topic_missing(error):
                 raise TopicMissing(topic=topic, bootstrap_servers=self._bootstrap_servers) from None
@@ -477,3 +475,8 @@ def offsets_gone(consumer: Consumer, table: str, topic: str, partition: int, wan
         log_start = -1
     end = log_start if log_start > wanted else "?"
     return OffsetsGone(table=table, gaps=(f"{topic}/{partition}@{wanted}-{end}",))
+
+
+def _requested(answer: Callable[[], _Answer]) -> _Answer:
+    failpoint("log.request")
+    return answer()

@@ -26,7 +26,7 @@ from thermocline.rules.definition import (
     with_next_ids,
 )
 from thermocline.rules.definition.option import option_of
-from thermocline.rules.definition.topic_patterns import (
+from thermocline.rules.topic_patterns import (
     entries_of,
     finds,
     found_by_pattern,

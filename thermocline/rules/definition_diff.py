@@ -15,7 +15,7 @@ from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.columns import Column, declared, spelled
 from thermocline.rules.definition import LiveTable, spelled_schema
 from thermocline.rules.definition.option import default_of, option_of
-from thermocline.rules.definition.topic_patterns import entries_of
+from thermocline.rules.topic_patterns import entries_of
 
 __all__ = ["COLUMNS", "Difference", "differences_of"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import BadParameter, NotReady
-from thermocline.rules.definition.topic_patterns import finds
 from thermocline.rules.seam import Seam
+from thermocline.rules.topic_patterns import finds
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from thermocline.rules.definition.topic_patterns import added_to, found_by_pattern
+from thermocline.rules.topic_patterns import added_to, found_by_pattern
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable

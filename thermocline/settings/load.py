@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from thermocline.errors import ConfigInvalid, did_you_mean
 from thermocline.process.masking import mask_secrets, remember
-from thermocline.rules.definition.topic_patterns import problems_of_entries
+from thermocline.rules.topic_patterns import problems_of_entries
 from thermocline.settings.checks import (
     problems_of_addresses,
     problems_of_client,

@@ -13,7 +13,7 @@ from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.columns import Column
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
-from thermocline.rules.definition.topic_patterns import problems_of_entries, split_entries
+from thermocline.rules.topic_patterns import problems_of_entries, split_entries
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.settings.section import Section
 from thermocline.settings.values import (

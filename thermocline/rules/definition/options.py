@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -43,7 +42,6 @@ RECORD_BYTES_MAX: Final = 33_554_432
 """32 times what a batch of Kafka's has by default; decoded, a record takes several times as much memory."""
 FORMAT_VERSIONS: Final = (2, 3)
 BUCKETS_MAX: Final = 4096  # beyond it, a commit of every bucket writes more files than a manifest should list
-TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _HEX: Final = "hex:"
 
 OnErrorMode = Literal["fail", "quarantine", "skip"]

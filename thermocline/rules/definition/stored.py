@@ -12,7 +12,7 @@ from thermocline.rules.columns import declared, spelled, stored_ids
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
-from thermocline.rules.definition.topic_patterns import entries_of
+from thermocline.rules.topic_patterns import entries_of
 
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from thermocline.rules.definition.options import TOPIC_NAME
+from thermocline.rules.topic_patterns import TOPIC_NAME
 
 if TYPE_CHECKING:
     from thermocline.rules.definition.table import LiveTable

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from thermocline.rules.definition.options import TOPIC_NAME
-
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
 
 __all__ = [
+    "OWN_OF_KAFKA",
+    "TOPIC_NAME",
     "added_to",
     "entries_of",
     "finds",
@@ -27,6 +27,7 @@ __all__ = [
     "split_entries",
 ]
 
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 OWN_OF_KAFKA: Final = "__"
 _OWN_TOPICS: Final = (
     "__consumer_offsets",
