@@ -74,7 +74,7 @@ def connections_text(given: Connections) -> str:
     lines += [
         "",
         "[ingest]",
-        'engine = "local"      # in one process; for large tables leave it out: Spark, then',
+        'engine = "local"      # in one process; leave it out for large tables, and Spark commits',
     ]
     return "\n".join(lines) + "\n"
 

@@ -217,7 +217,9 @@ def _text(document: Mapping[str, Any]) -> Group:
         from thermocline.cli.try_replaced import words_of
 
         lines.append(Text("replaces", style="bold"))
-        lines += [Text(f"  {words}") for words in words_of(document["replaces"], record["record"])]
+        lines += [
+            Text(f"  {words}") for words in words_of(document["replaces"], record["record"], document["bad"])
+        ]
     lines.append(_verdict(document))
     return Group(*lines)
 

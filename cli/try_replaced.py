@@ -155,8 +155,8 @@ def _told(chunk: RecordChunk, index: int, what: str) -> dict[str, Any]:
     }
 
 
-def words_of(document: Mapping[str, Any], record: str) -> Iterator[str]:
-    """What a record replaces, for people."""
+def words_of(document: Mapping[str, Any], record: str, is_bad: bool) -> Iterator[str]:
+    """What a record replaces, for people; a bad one replaces nothing."""
     row = document["row"]
     snapshot = f"snapshot {document['snapshot_id']}"
     if row is None:
@@ -166,7 +166,12 @@ def words_of(document: Mapping[str, Any], record: str) -> Iterator[str]:
         values = {name: value for name, value in row.items() if not name.startswith("_kafka_")}
         came = "which is this record" if origin == record else f"from {origin}"
         yield f"{snapshot} has the row {json.dumps(values, ensure_ascii=False)}, {came}"
-    yield "the record is committed" if document["committed"] else "the record is not committed yet"
+    if not document["committed"]:
+        yield "the record is not committed yet"
+    elif is_bad:
+        yield "ingest has read the record, and made no row of it"
+    else:
+        yield "the record is committed"
     if "others" not in document:
         yield f"{document['not_committed']:,} records are not committed yet: too many to look for others here"
         return

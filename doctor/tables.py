@@ -73,7 +73,7 @@ def undeclared_of(name: str, newest: Sampled, counts: UnreadCounts) -> Finding:
     return Finding(
         Outcome.WARNING,
         f"no column is read from: {', '.join(each_field(by_count, others, values))} ({whose})",
-        "their values are in no row, also if a column is added later: only records from then on have them",
+        "their values are in no row, even if a column is added later: only records from then on have them",
         declaring(name),
         name,
     )

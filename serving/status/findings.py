@@ -100,7 +100,7 @@ def _of_owner(name: str, owner: OwnerStatus | None) -> Iterator[Finding]:
         text = f"is not ingested: process {owner.pid} on {owner.host} is gone without a word"
         yield Finding(level="trouble", text=text, next=run)
     elif owner.ended:
-        yield Finding(level="attention", text=f"has no owner since {iso_moment(owner.ended)}", next=run)
+        yield Finding(level="attention", text=f"has had no owner since {iso_moment(owner.ended)}", next=run)
 
 
 def _of_ingest(name: str, ingest: IngestStatus) -> Iterator[Finding]:

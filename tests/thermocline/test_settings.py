@@ -121,7 +121,9 @@ def test_the_file_is_the_named_one_then_the_variable_then_the_folder(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    with pytest.raises(ConfigInvalid, match=r"elsewhere/thermocline\.toml .*; run this in the folder"):
+    with pytest.raises(
+        ConfigInvalid, match=r"elsewhere/thermocline\.toml .*; run this in the folder.*: thermocline init"
+    ):
         load_settings()
     monkeypatch.setenv("THERMOCLINE_CONFIG", str(tmp_path / "thermocline.toml"))
     assert load_settings().kafka.bootstrap_servers == "file:9092"

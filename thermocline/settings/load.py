@@ -98,7 +98,11 @@ def find_file(path: Path | None = None) -> Path:
     named, file = _named(path)
     if not file.exists():
         origin = "--config" if path else FILE_VARIABLE if named else "default"
-        instead = "" if named else "; run this in the folder that has it, or name it with --config"
+        instead = (
+            ""
+            if named
+            else "; run this in the folder that has it, name it with --config, or write one: thermocline init"
+        )
         raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",))
     return file
 

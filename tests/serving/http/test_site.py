@@ -356,6 +356,12 @@ def test_the_page_of_a_table_has_what_its_document_has(site: SimpleNamespace) ->
     assert page.count('<svg class="bars"') == 3
 
 
+def test_no_next_commit_is_announced_where_nobody_ingests(site: SimpleNamespace) -> None:
+    assert "when ingest runs" in site.get("/tables/payments").text
+    assert "when ingest runs" not in site.get("/tables/orders").text
+    assert site.get("/").text.count("when ingest runs") == 1
+
+
 def test_what_the_tailer_says_of_lag_and_headroom_is_shown(site: SimpleNamespace) -> None:
     path = site.site.worlds["orders"].folder / "tailer.json"
     said = {**msgspec.json.decode(path.read_bytes()), "ingest_lag_seconds": 7.5, "headroom_seconds": 3_000.0}

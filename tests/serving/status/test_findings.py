@@ -70,6 +70,14 @@ def test_each_thing_that_is_wrong_is_said_with_what_to_do() -> None:
         ("attention", "is being taken over by a standby: process 2 on b", "`thermocline status`")
     ]
     assert told(owner=OWNER.model_copy(update={"standby": standby})) == []
+    ended = OWNER.model_copy(update={"ended": "2026-01-01T00:00:00+00:00"})
+    assert told(owner=ended) == [
+        (
+            "attention",
+            "has had no owner since 2026-01-01 00:00:00 UTC",
+            "`thermocline ingest run orders`",
+        )
+    ]
     refused = RecordsStatus(refused=100, refused_more=True)
     assert told(records=refused) == [
         ("attention", "refused 100 records or more since the last commit", "`thermocline refused orders`")
