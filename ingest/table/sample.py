@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ThermoclineError
+from thermocline.ingest.commit.rotation import with_topics
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
 from thermocline.rules.decode import decoder_for
@@ -54,8 +55,10 @@ def warnings_of(settings: Settings, definition: LiveTable) -> list[str]:
 
 
 def _sample(settings: Settings, definition: LiveTable) -> Sample:
-    """Decodes the newest records of the table's topics."""
+    """Decodes the newest records of the table's topics, and of those that its patterns find."""
     log = Log(settings.kafka)
+    if definition.topic_patterns:
+        definition = with_topics(definition, log.names())  # safety: sample-of-found-topics
     starts, ends = log.bounds(definition.topics)
     ranges = [
         OffsetRange(topic, partition, max(starts.get((topic, partition)), end - RECORDS_MAX), end)

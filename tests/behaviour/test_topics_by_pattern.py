@@ -27,6 +27,7 @@ from thermocline.errors import ExitCode, ThermoclineError, TopicDeleted
 from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
 from thermocline.ingest.owner import topic_watch
 from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.table.sample import warnings_of
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
@@ -270,3 +271,16 @@ def renamed(seam: Seam, topic: str, name: str) -> Seam:
 
 def table_of(settings: Settings) -> Table:
     return load_table(open_catalog(settings.catalog), NAME, f"app.{NAME}")
+
+
+def test_a_new_table_warns_of_records_in_topics_that_its_pattern_finds(
+    stack: Stack, settings: Settings
+) -> None:
+    stack.kafka.create_topic("odd.1", 1)
+    producer = Producer({**settings.kafka.client_config(), "log_level": 0})
+    producer.produce("odd.1", b'{"v": 1, "w": 2}', b'{"id": 1, "k": "a"}')
+    assert producer.flush(30) == 0
+    table = settings.table(NAME).model_copy(update={"topics": ("odd\\.\\d",)})
+    assert warnings_of(settings, table.definition(NAME)) == [
+        'no column is read from: field "w" in 1 of 1 sampled values'
+    ]
