@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.serving.audit_lines import AuditLines
 from tests.serving.conftest import ORDERED
 from thermocline.errors import ServerBusy
 from thermocline.serving.access.audit import AuditLog
-from thermocline.serving.access.audit_sink import Line
 from thermocline.serving.access.entity_hash import EntityHash
 from thermocline.serving.http import worker as worker_module
 from thermocline.serving.http.app import create_app
@@ -36,17 +35,6 @@ CALLERS = {
 }
 URL = "/v1/tables/profiles/rows/explained"
 AT = "2026-01-02T03:04:05Z"
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, lines: Sequence[Line]) -> None:
-        self.lines += [json.loads(line.text) for line in lines]
-
-    def close(self) -> None:
-        pass
 
 
 def admit(credentials: Credentials) -> Caller:
@@ -72,7 +60,7 @@ def asked(served: Callable[..., Any], client_of: Callable[..., Any]) -> Iterator
     produce(world, "added", "hot")
     world.tail()
     table.refresh()
-    sink = Sink()
+    sink = AuditLines()
     log = AuditLog(sink, EntityHash(b"k" * 32))
     app = create_app(Tables([table]), ServingSettings(state_dir=world.folder), guard=Guard(admit, log))
     with client_of(app) as client:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -17,13 +16,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.serving.audit_lines import AuditLines
 from tests.serving.http.site_server import HOSTILE, Site, keep_fresh
 from tests.thermocline.profiles import PROFILES
 from thermocline.errors import AuditUnavailable, Unauthenticated
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.definition import Column
 from thermocline.serving.access.audit import AuditLog
-from thermocline.serving.access.audit_sink import Line
 from thermocline.serving.access.entity_hash import EntityHash
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site import lookup as lookup_module
@@ -46,17 +45,6 @@ CALLERS = {
 PAGE = "/tables/orders/lookup"
 AT = "2026-01-02T03:04:05Z"
 WEIRD = 'it\'s "$HOME" `id` \\ & ü\u202e'
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, lines: Sequence[Line]) -> None:
-        self.lines += [json.loads(line.text) for line in lines]
-
-    def close(self) -> None:
-        pass
 
 
 def admit(credentials: Credentials) -> Caller:
@@ -84,7 +72,7 @@ def site(
     site.tables[0].refresh()
     stop = threading.Event()
     thread = keep_fresh([world], stop)
-    sink = Sink()
+    sink = AuditLines()
     log = AuditLog(sink, EntityHash(b"k" * 32), is_required=True)
     app = site.app(Guard(admit, log))
     with client_of(app, base_url="https://testserver", follow_redirects=False) as client:
