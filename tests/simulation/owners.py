@@ -252,9 +252,7 @@ class Process:
 
         ids = taken.state.topic_ids
         beside = Beside(self) if world.around.is_maintained else None
-        engine = FakeEngine(
-            cluster, world.io, world.edge, world.around.is_arrow, world.around.is_merging, beside
-        )
+        engine = FakeEngine(cluster, world.edge, world.around.is_arrow, world.around.is_merging, beside)
         return Owner(
             settings=cast(Any, _settings(self.records_max)),
             definition=taken.definition,

@@ -71,9 +71,9 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
     task = ReadTask(DEFINITION, {}, no_access, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
     if said is None:
         with pytest.raises(type(error)):
-            list(run_read_task(task, KafkaRanges([RANGES]), 0))
+            list(run_read_task([task], KafkaRanges([RANGES]), 0))
     else:
-        (last,) = run_read_task(task, KafkaRanges([RANGES]), 0)
+        (last,) = run_read_task([task], KafkaRanges([RANGES]), 0)
         assert last.column("bucket").to_pylist() == [REPORT_BUCKET]
         report = msgspec.msgpack.decode(last.column("stream")[0].as_py(), type=ReadReport)
         assert report.error is not None
