@@ -191,6 +191,39 @@ def test_a_commit_that_is_refused_again_and_again_stops_its_table() -> None:
     assert isinstance(table.error, CommitRejected)
 
 
+def test_tables_of_the_same_topic_and_interval_go_on_being_due_together() -> None:
+    """Goal: also one that was waited out, and had its batches at other times for a while.
+
+    Method: `a` and `b` are one scan; a table of another topic takes its turns between.
+    """
+    clock, calls = ManualClock(), list[str]()
+    away = [KafkaUnreachable(bootstrap_servers="b", detail="away")]
+    owners = [
+        FakeOwner(clock, name, calls, topic=topic) for name, topic in (("a", "t"), ("c", ""), ("b", "t"))
+    ]
+    owners[2].fails = lambda: away.pop() if away else None
+    asked: list[list[str]] = []
+
+    def together(some: Sequence[Any]) -> Iterator[list[tuple[Any, Outcome]]]:
+        asked.append([owner.name for owner in some])
+        return step_each(some)
+
+    Turns([table_of(owner) for owner in owners], clock, together).follow(Stop(clock, clock.monotonic() + 38))
+    of_topic = [names for names in asked if names != ["c"]]
+    assert of_topic == [["a", "b"], ["b"], ["a", "b"], ["a", "b"], ["a", "b"]]
+    assert [calls.count(name) for name in "abc"] == [4, 5, 4]
+
+
+def test_what_ends_a_table_of_a_scan_ends_that_one_alone() -> None:
+    clock, calls = ManualClock(), list[str]()
+    owners = [FakeOwner(clock, name, calls, topic="t") for name in "abc"]
+    owners[1].fails = lambda: OffsetsGone(table="b", gaps=("t/0@0-5",))
+    tables = [table_of(owner) for owner in owners]
+    turns(tables, clock).follow(Stop(clock, clock.monotonic() + 35))
+    assert [calls.count(name) for name in "abc"] == [4, 1, 4]
+    assert [table.error is None for table in tables] == [True, False, True]
+
+
 class FakeOpening:
     """A table whose lease is held as often as the test says, by this or that owner."""
 
