@@ -60,7 +60,7 @@ def step_together(owners: Sequence[Owner]) -> Iterator[list[tuple[Owner, Outcome
         # Before the log is asked: what it gains from now on is newer.
         log, at_ms = peers[0].log, peers[0].clock.now_ms()
         planned = asked_once(log)
-        for group in _alike(peers, lambda owner: owner.position.seam):  # safety: a-scan-has-one-seam
+        for group in _alike(peers, lambda owner: owner.position.seam):
             records_max = records_max_together([_bound(owner) for owner in group])
             yield _SharedScan(group, Look(log, planned, at_ms, records_max)).run()
 
@@ -118,7 +118,7 @@ class _Course:
         except StopIteration as done:
             self.outcome, self.owner.rewrites_met = done.value, 0
         except Exception as error:  # noqa: BLE001  whatever it is, it is this table's
-            self.outcome = _met(self.owner, error)  # safety: a-table-fails-alone
+            self.outcome = _met(self.owner, error)
 
 
 class _SharedScan:
@@ -175,7 +175,7 @@ def _alone(engine: Engine, course: _Course) -> Sequence[BatchResult | Exception]
 
 def _what_is_wanted(course: _Course) -> Hashable:
     assert course.wanted is not None
-    return course.wanted.ranges, course.wanted.may_cut
+    return course.wanted.ranges, course.wanted.may_cut  # safety: a-scan-reads-what-each-wants
 
 
 def _alike(all_: Iterable[_T], of: Callable[[_T], Hashable]) -> Iterable[list[_T]]:

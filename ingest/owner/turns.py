@@ -191,7 +191,7 @@ class IngestedTable:
 def _next_due(began_at: float, started_at: float, interval_seconds: float) -> float:
     """The next time at which all tables with that interval are due."""
     intervals = (started_at - began_at) / interval_seconds + _ROUNDING
-    return began_at + (floor(intervals) + 1) * interval_seconds  # safety: due-together
+    return began_at + (floor(intervals) + 1) * interval_seconds
 
 
 StepTogether = Callable[[Sequence["Owner"]], Iterator[list[tuple["Owner", Outcome]]]]

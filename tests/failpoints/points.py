@@ -152,7 +152,7 @@ _LISTED: Final = (
     ),
     # A batch, in the order of what happens.
     Failpoint(
-        "owner.plan", _P, "ingest/owner/owner.py", "before the log is asked what there is", kafka_away, _OWNER
+        "owner.plan", _P, "ingest/owner/scans.py", "before the log is asked what there is", kafka_away, _OWNER
     ),
     Failpoint(
         "read-task.chunk",

@@ -20,7 +20,7 @@ from tests.simulation.history import settle
 from tests.simulation.owners import Process
 from tests.simulation.world import BAD, DELETE, TOUCH, UPSERT, Surroundings, World
 from tests.tier import quick_or_full
-from thermocline.errors import ThermoclineError
+from thermocline.errors import LogReplaced, ThermoclineError
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.scan import Scan
 from thermocline.ingest.owner.scans import step_together
@@ -181,3 +181,46 @@ def test_keys_in_several_partitions_are_decided_for_each_table(monkeypatch: pyte
         both.step()
         assert both.engine.scans == {2: 3}
         both.settle()
+
+
+def test_a_table_whose_keys_are_to_be_decided_is_read_in_one_piece_and_the_other_as_ever() -> None:
+    with simulated():
+        both = TwoTables(replace(AROUND, records_max=100))
+        both.produce(random.Random(3), 10)
+        both.step()
+        both.processes[1].owner.is_contested = True  # type: ignore[union-attr]
+        both.produce(random.Random(4), 10)
+        both.step()
+        assert both.engine.scans == {2: 1, 1: 2}
+        both.settle()
+
+
+def test_a_topic_that_is_recreated_while_it_is_read_again_is_noticed() -> None:
+    """Goal: what one table was told before its commit says nothing of what another one reads after it.
+
+    Method: keys are in several partitions. One table knows it from the batch before, and commits at once; the
+    other has to be read again, and meanwhile its topic is recreated.
+    """
+    with simulated():
+        both = TwoTables(replace(AROUND, records_max=100, wanders=True))
+        both.produce(random.Random(3), 10)
+        both.step()
+        for place in range(3):
+            both.worlds[0].produce(place, 1, UPSERT)
+        both.processes[0].owner.is_contested = True  # type: ignore[union-attr]
+        before, run = both.seams(), both.engine.run
+
+        def then_recreated(scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
+            found = run(scan)
+            if both.engine.scans[1] == 3:
+                both.worlds[0].cluster.replace_topic("a")
+                for world in both.worlds:
+                    world.counts["ReplaceTopic"] += 1
+            return found
+
+        both.engine.run = then_recreated  # type: ignore[method-assign]
+        both.step()
+        after = both.seams()
+        assert after[0] != before[0]
+        assert after[1] == before[1]
+        assert isinstance(both.processes[1].stop, LogReplaced)

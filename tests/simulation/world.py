@@ -104,8 +104,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.oracle = Oracle()
         self.oracle.skew_ms = 2 * around.skew_ms_max
-        self.frames = Frames(self.run_next) if beside is None else beside.frames
-        self.cluster = FakeCluster(SimClock(self)) if beside is None else beside.cluster
+        self.frames: Frames = Frames(self.run_next) if beside is None else beside.frames
+        self.cluster: FakeCluster = FakeCluster(SimClock(self)) if beside is None else beside.cluster
         if beside is None:
             self.cluster.before = lambda what: self.edge(f"log {what}")
         else:

@@ -20,6 +20,7 @@ from thermocline.errors import EngineFailed, KafkaUnreachable, OffsetsGone, Stor
 from thermocline.ingest.batch import read_task as module
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
 from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import LiveTable
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
@@ -145,15 +146,14 @@ def test_what_is_held_before_it_is_packed_is_bounded_for_all_tables_together(
 def test_a_decoder_that_raises_for_one_table_fails_the_part_of_that_table_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = module.decoder_for
 
-    def decoder_for(definition: LiveTable, registry: Any) -> Any:
+    def made_for(definition: LiveTable, registry: Any) -> Any:
         def decode(*_: object) -> Any:
             raise ValueError("a bug")
 
-        return SimpleNamespace(decode=decode) if definition.name == "b" else made(definition, registry)
+        return SimpleNamespace(decode=decode) if definition.name == "b" else decoder_for(definition, registry)
 
-    monkeypatch.setattr(module, "decoder_for", decoder_for)
+    monkeypatch.setattr(module, "decoder_for", made_for)
     first, broken, third = read_for(["a", "b", "c"], ReadOnce(), monkeypatch)
     assert sorted(first[0]) == sorted(third[0]) == [0, 1, 2, 3]
     assert (first[2].error, third[2].error) == (None, None)
