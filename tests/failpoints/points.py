@@ -208,7 +208,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.check",
         _P,
-        "ingest/owner/owner.py",
+        "ingest/owner/table_batch.py",
         "before the log is compared again with what was read of it",
         kafka_away,
         _OWNER,
@@ -261,7 +261,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.landed",
         _P,
-        "ingest/owner/owner.py",
+        "ingest/owner/table_batch.py",
         "a commit landed, and its owner still goes by the snapshot before it",
         kafka_away,
         _OWNER,
