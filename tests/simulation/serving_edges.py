@@ -90,7 +90,9 @@ class _RememberingDecoder:
         self._decoder = decoder_for(definition)
         self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> _Decoded:
+    def decode(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf, __: str
+    ) -> _Decoded:
         """Like a decoder, but only for ``_stored_records``."""
         records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
         bad = [one.bad[0] for one, stored in records if stored is None]
