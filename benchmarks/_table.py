@@ -43,7 +43,7 @@ class Timings(logging.Handler):
         super().__init__(logging.INFO)
         self.steps: list[dict[str, float]] = []
         self._said: dict[str, float] = {}
-        logger = logging.getLogger("thermocline.ingest.owner.owner")
+        logger = logging.getLogger("thermocline.ingest.owner.table_batch")
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
 

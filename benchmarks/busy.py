@@ -144,7 +144,7 @@ class Said(logging.Handler):
         self.count: Counter[str] = Counter()
         self.sums: Counter[str] = Counter()
         self.problems: list[str] = []
-        for name in ("thermocline.ingest.owner.owner", "thermocline.maintenance"):
+        for name in ("thermocline.ingest.owner.table_batch", "thermocline.maintenance"):
             logging.getLogger(name).addHandler(self)
             logging.getLogger(name).setLevel(logging.INFO)
 

@@ -21,7 +21,7 @@ from thermocline.dev.stack import TABLE, Stack, StackOptions
 from thermocline.dev.workload import Event, Workload
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.commit.commit import Committer
-from thermocline.ingest.owner import owner as owner_module
+from thermocline.ingest.owner import table_batch
 from thermocline.ingest.owner.owner import Owner
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
@@ -87,7 +87,7 @@ def _safety() -> Stopwatch:
     is looked at; epoch, base snapshot, seam and definition are compared in the metadata that is swapped out.
     """
     watch = Stopwatch()
-    watch.watch(owner_module, "check_log", "check_identity", "check_against_log", "check_tombstones")
+    watch.watch(table_batch, "check_log", "check_identity", "check_against_log", "check_tombstones")
     watch.watch(Log, "starts", "bounds", "open_transactions")
     watch.watch(OwnerLease, "check")
     watch.watch(Committer, "_check")

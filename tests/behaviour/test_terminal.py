@@ -86,7 +86,7 @@ def test_a_terminal_shows_them_and_no_words_of_a_jvm(kafka: LocalKafka, tmp_path
     shown, code = on_a_terminal(tmp_path, "ingest", "run", "--once")
     assert code == 0, shown
     assert f"starting {'Spark' if engine == 'spark' else 'the local engine'}" in shown
-    assert "INFO thermocline.ingest.owner.owner: committed  table=orders" in shown
+    assert "INFO thermocline.ingest.owner.table_batch: committed  table=orders" in shown
     assert "incubator" not in shown
     if engine == "spark":
         (path,) = re.findall(r"own words go into a file\s+path=(\S+)", shown)

@@ -28,6 +28,7 @@ SIZES = {
     "merge": "--rows 20000 --batches 500",
     "policy": "--hours 1",
     "rewrite": "--rows 20000",
+    "shared_scans": "--records 2000 --few 2 --many 3 --round-records 60",
     "tables": "--tables 2 --records 20",
     "verify": "--rows 20000",
     "views": "--rows 20000 --hot 1000 --queries 2 --scans 1 --changes 2 --seconds-max 10 --trino-gb 2",
