@@ -35,6 +35,7 @@ from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords
 from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached, counting
 from thermocline.serving.store import measures
+from thermocline.serving.store.fed_by import fed_by
 from thermocline.serving.store.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class TableReader:
         buckets = index.definition.buckets
         if any(entity.buckets != buckets for entity in entities):  # safety: entities-of-these-buckets
             raise self.not_ready("its number of buckets has just changed")
-        with self.hot.view() as view:
+        with self.hot.view(index.definition.topics) as view:
             reached = self._reach(index, view)
             found = [self._found(view, reached, entity) for entity in entities]
             age_seconds = self._age_seconds(view, reached)
@@ -224,8 +225,9 @@ class TableReader:
         """A view that a lookup would be answered from now, left open. Raises as ``look``."""
         try:
             with ExitStack() as on_error:
-                view = on_error.enter_context(self.hot.view())
-                reached = self._reach(self.cold.index, view)
+                index = self.cold.index
+                view = on_error.enter_context(self.hot.view(index.definition.topics))
+                reached = self._reach(index, view)
                 age_seconds = self._age_seconds(view, reached)
                 held = HeldView(view, age_seconds, reached.index, reached.read_point)
                 on_error.pop_all()
@@ -272,7 +274,7 @@ class TableReader:
     ) -> RefusedRecords:
         definition = self.cold.index.definition
         try:
-            with self.hot.view() as view:
+            with self.hot.view(definition.topics) as view:
                 return view.refused(definition, first, end, count_max_each, asked)
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
@@ -405,7 +407,7 @@ class TableReader:
         measures.ROWS_WARMED.labels(self.name).inc(count)
 
     def _misfit(self, index: ColdIndex) -> str | None:
-        with self.hot.view() as view:
+        with self.hot.view(index.definition.topics) as view:
             return incompatibility(index, view)
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
@@ -438,7 +440,7 @@ class TableReader:
         """As `_reach`, of another snapshot or a hot tier that goes on. Raises `NotReady` if it goes back."""
         end = view.end.merged_max(index.seam)
         # safety: behind-earlier-answers
-        if last is not None and _is_same_log(index, last.index) and not end.at_least(last.read_point.end):
+        if last is not None and not end.at_least(_comparable(index, last)):
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
@@ -461,9 +463,15 @@ def _shared(end: Seam) -> int:
     return max(1, REFUSED_SHOWN_MAX // max(1, len(end)))
 
 
-def _is_same_log(one: ColdIndex, other: ColdIndex) -> bool:
-    """Whether offsets of the two snapshots mean the same records."""
-    return (one.table_uuid, one.source) == (other.table_uuid, other.source)
+def _comparable(index: ColdIndex, last: Reached) -> Seam:
+    """The end of an earlier answer, of the topics whose offsets mean the same records for this snapshot."""
+    before, end = last.index, last.read_point.end
+    if index.table_uuid != before.table_uuid:
+        return Seam()
+    if index.source == before.source:
+        return end
+    shared = fed_by(index.source).shared_with(fed_by(before.source))
+    return end.only(shared.intersection(index.definition.topics))
 
 
 def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
