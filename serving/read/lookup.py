@@ -33,9 +33,18 @@ from thermocline.serving.cold.entity_rows import NO_ENTITY_ROWS, NO_ROWS, Entity
 from thermocline.serving.cold.row_json import RowJson
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords
-from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached, counting
+from thermocline.serving.read.look import (
+    ColdSide,
+    HeldView,
+    Hits,
+    LaidRows,
+    Look,
+    Reached,
+    comparable_end,
+    counting,
+    has_all_partitions,
+)
 from thermocline.serving.store import measures
-from thermocline.serving.store.fed_by import fed_by
 from thermocline.serving.store.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 
 if TYPE_CHECKING:
@@ -59,11 +68,13 @@ WARM_ENTITIES_MAX: Final = 4_096
 # A commit is served later by this at most; the hot tier has its records all the time.
 WARM_SECONDS_MAX: Final = 2.0
 
+# Topics that came are read within seconds; where one can't be, the snapshot is served as old as it is.
+UNREAD_SECONDS_MAX: Final = 30.0
+
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
 
-# Each time, the catalog is asked for the table.
-RENEW_SECONDS: Final = 30.0
+RENEW_SECONDS: Final = 30.0  # each time, the catalog is asked for the table
 
 
 class TableReader:
@@ -100,6 +111,7 @@ class TableReader:
         self._cold: ColdSide | None = None
         self._renew_at = -math.inf
         self._reached: Reached | None = None
+        self._unread_since: float | None = None  # by the clock, that a new snapshot's topics are not read
         self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
@@ -142,9 +154,8 @@ class TableReader:
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
-        # safety: switch-when-fit
-        if before and self._misfit(index) is not None and self._misfit(before.index) is None:
-            return False  # tried again at the next call: the hot tier is being rebuilt
+        if before and self._must_wait(index, before.index):  # safety: switch-when-fit
+            return False  # tried again at the next call: the hot tier is being rebuilt, or reads new topics
         side = self._side(index, before)
         failpoint("reader.switch")
         self._cold = side
@@ -406,9 +417,26 @@ class TableReader:
             log.info("rows could not be warmed", extra=fields(table=self.name, detail=str(error)))
         measures.ROWS_WARMED.labels(self.name).inc(count)
 
-    def _misfit(self, index: ColdIndex) -> str | None:
+    def _must_wait(self, index: ColdIndex, before: ColdIndex) -> bool:
+        """Whether the snapshot before answers, and the new one can't yet, or only as of long ago.
+
+        The latter while topics that came are read for the first time; it does not wait for long.
+        """
+        (is_fit, is_read), (was_fit, was_read) = self._fits(index), self._fits(before)
+        now = self._clock.monotonic()
+        if was_fit and not is_fit:
+            return True
+        if is_read or not (was_fit and was_read):
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
+        return self._unread_since is not None and now - self._unread_since < UNREAD_SECONDS_MAX
+
+    def _fits(self, index: ColdIndex) -> tuple[bool, bool]:
+        """Whether the hot tier can be laid over a snapshot, and was once read to the end for it."""
         with self.hot.view(index.definition.topics) as view:
-            return incompatibility(index, view)
+            age_seconds = view.age_seconds(self._clock.monotonic())
+            return incompatibility(index, view) is None, math.isfinite(age_seconds)
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
         problem = incompatibility(index, view)
@@ -440,12 +468,12 @@ class TableReader:
         """As `_reach`, of another snapshot or a hot tier that goes on. Raises `NotReady` if it goes back."""
         end = view.end.merged_max(index.seam)
         # safety: behind-earlier-answers
-        if last is not None and not end.at_least(_comparable(index, last)):
+        if last is not None and not end.at_least(comparable_end(index, last)):
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
         number = next(self._point_numbers)  # unique, whichever thread looks
-        has_all = _has_all_partitions(index, view)
+        has_all = has_all_partitions(index, view)
         return Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
 
 
@@ -461,23 +489,6 @@ def _behind(wanted: Mapping[tuple[str, int], int]) -> Seam:
 def _shared(end: Seam) -> int:
     """How many refused records of each partition an answer lists."""
     return max(1, REFUSED_SHOWN_MAX // max(1, len(end)))
-
-
-def _comparable(index: ColdIndex, last: Reached) -> Seam:
-    """The end of an earlier answer, of the topics whose offsets mean the same records for this snapshot."""
-    before, end = last.index, last.read_point.end
-    if index.table_uuid != before.table_uuid:
-        return Seam()
-    if index.source == before.source:
-        return end
-    shared = fed_by(index.source).shared_with(fed_by(before.source))
-    return end.only(shared.intersection(index.definition.topics))
-
-
-def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
-    """Whether the hot tier reads every partition that the seam names of the topics that feed the table."""
-    topics, end = index.definition.topics, view.end
-    return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
 def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:

@@ -174,6 +174,17 @@ def test_a_topic_that_left_is_kept_for_whoever_serves_a_snapshot_with_it(world: 
     lease.release()
 
 
+def test_records_of_a_topic_that_left_are_kept_from_the_seam_that_is_served(world: World) -> None:
+    lease = ReaderLease.of_reader(world.folder, 1, FIRST.seam)
+    world.add(A, "of a")
+    world.tier.seal()
+    world.follow(WITHOUT_A)
+    world.clock.advance(2)
+    world.tier.tend(WITHOUT_A.seam)
+    assert world.of(FIRST) == {"a": 0}
+    lease.release()
+
+
 def test_once_nobody_needs_a_topic_that_left_its_generations_go_and_its_number_is_given_again(
     world: World,
 ) -> None:
@@ -294,8 +305,7 @@ def test_a_year_of_topics_leaves_a_tier_as_large_as_it_was(world: World) -> None
         ids = {f"d{one}": str(one) for one in range(day, day + 3)}
         below = snapshot(day + 2, ids, {(topic, 0): world.log.ends.get((topic, 0), 0) for topic in ids})
         world.follow(below)
-        for topic in ids:
-            world.add((topic, 0), f"{day}")
+        world.add((f"d{day}", 0), f"{day}")
         world.clock.advance(2)
         world.tier.tend(Seam({(topic, 0): world.log.ends[topic, 0] for topic in ids}))
         sizes.append((len(topics_of(world)), world.tier.generations, world.tier.hot_bytes))
