@@ -171,7 +171,7 @@ class HotTier:
     @property
     def start(self) -> Seam:
         """The first offset held, by partition."""
-        return Meta(0, covered_by(self._metas())).start.without(self._left)
+        return Meta(0, covered_by(self.metas())).start.without(self._left)
 
     @property
     def end(self) -> Seam:
@@ -181,7 +181,11 @@ class HotTier:
     @property
     def topics(self) -> frozenset[str]:
         """Those of which it may hold records, also where they left the table."""
-        return frozenset(part.topic for meta in self._metas() for part in meta.covered)
+        return frozenset(part.topic for meta in self.metas() for part in meta.covered)
+
+    def metas(self) -> list[Meta]:
+        """What each generation says of itself, oldest first."""
+        return [*(generation.meta() for generation in self._generations[:-1]), self._meta]
 
     @property
     def source(self) -> str:
@@ -294,7 +298,7 @@ class HotTier:
     def _let_go(self) -> None:
         """Covers no topic any more that left; its records go with their generations."""
         seal = self._seal_now()
-        kept = tuple(part for part in seal.covered if part.topic not in self._left)
+        kept = tuple(one for one in seal.covered if one.topic not in self._left)
         self._roll(seal, MAP_BYTES, kept, replace(self._manifest, source=self._source))
         self._left = frozenset()
 
@@ -311,8 +315,7 @@ class HotTier:
 
         Nobody may need them any more; ``tend`` finds out who does.
         """
-        # Nobody reads the others: they left, and no lease is of a snapshot with them.
-        count, counting = 0, {*self._definition.topics, *up_to.topics}
+        count, counting = 0, {*self._definition.topics, *up_to.topics}  # nobody reads others, which left
         for generation in self._generations[:-1]:
             if not up_to.at_least(generation.meta().end.only(counting)):  # safety: hot-evict-whole
                 break
@@ -390,9 +393,6 @@ class HotTier:
         if new:
             self.extend(Seam(new), times)
         return True
-
-    def _metas(self) -> list[Meta]:
-        return [*(generation.meta() for generation in self._generations[:-1]), self._meta]
 
     def _begin(
         self, before: HotManifest | None, start: Seam, times: PartitionTimes, tombstones_from_ms: int

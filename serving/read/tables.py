@@ -336,8 +336,8 @@ class ServedTable:
             return
         metrics.AGE_SECONDS.labels(self.name).set(look.age_seconds)
         measures.STALE.labels(self.name).set(look.is_stale)
-        _measure_offsets(metrics.SEAM_OFFSET, self.name, look.read_point.seam)
-        _measure_offsets(metrics.END_OFFSET, self.name, look.read_point.end)
+        metrics.SEAM_OFFSET.set(self.name, look.read_point.seam)
+        metrics.END_OFFSET.set(self.name, look.read_point.end)
 
     def close(self) -> None:
         """Lets go of the lease and of the files."""
@@ -449,11 +449,6 @@ class Tables:
             table.close()
         for store in self._stores:
             store.close()
-
-
-def _measure_offsets(gauge: Any, table: str, seam: Seam) -> None:
-    for topic, partition, offset in seam.items():
-        gauge.labels(table, topic, str(partition)).set(offset)
 
 
 def open_tables(settings: Settings, definitions: Mapping[str, LiveTable], since: str = "") -> Tables:

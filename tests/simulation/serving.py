@@ -191,7 +191,7 @@ class Serving:
 
     def _check_held(self, worker: Worker, tier: HotTier) -> None:
         """What was held of what a worker leases is held as long as it says that it is alive."""
-        lease, start = worker.lease, Meta(0, covered_by(tier._metas())).start
+        lease, start = worker.lease, Meta(0, covered_by(tier.metas())).start
         if lease is None or worker.name in self._silent:
             return
         if not worker.has_written_lease():  # it went with its folder, and is written again at the next beat

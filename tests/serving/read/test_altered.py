@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from thermocline.errors import NotReady, ReadPointGone, TableMissing, TableRestricted
+from thermocline.process import metrics
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.decode import json_row
@@ -382,6 +383,18 @@ def test_metrics_show_whether_the_tailer_follows_the_catalog_and_what_it_may_hol
         of_table = {"table": table.name}
         assert REGISTRY.get_sample_value("thermocline_catalog_problem", of_table) == measured
         assert REGISTRY.get_sample_value("thermocline_hot_bytes_max", of_table) == 7
+
+
+def test_metrics_of_offsets_are_those_of_the_topics_of_the_table(served: tuple[Any, ServedTable]) -> None:
+    world, table = served
+    world.produce({"user": "u0", "slot": 1}, {"count": 1, "price": "1.00"})
+    world.tail()
+    metrics.END_OFFSET.set(table.name, Seam({("left", 0): 9}))
+    table.measure()
+    of_table = {"table": table.name, "partition": "0"}
+    assert REGISTRY.get_sample_value("thermocline_end_offset", {**of_table, "topic": "profiles"}) == 1
+    assert REGISTRY.get_sample_value("thermocline_end_offset", {**of_table, "topic": "left"}) is None
+    assert REGISTRY.get_sample_value("thermocline_seam_offset", {**of_table, "topic": "profiles"}) == 0
 
 
 def test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_one_before(
