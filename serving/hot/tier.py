@@ -7,8 +7,7 @@ the manifest replaces the old one. A reader that finds the new version in the me
 manifest answers as of then, which is right, and asks again at the next view; if the tailer dies between
 the two, the next one publishes.
 
-A topic that comes is taken up under the next number, and one that leaves is let go of once no reader serves a
-snapshot that has it: the rest of the tier goes on.
+Where topics come or leave, the rest of the tier goes on (``topics``).
 
 A seal ends the active generation and begins an empty one. Pins wait for seals: a moment where there are few
 generations or nothing new, else up to a second, for one that they share. Generations also end when they are
