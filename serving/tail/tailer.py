@@ -215,6 +215,8 @@ class Tailer:
         before = tier.end.topics
         tier.follow(newest.definition, newest.source)
         self._under = newest
+        if self._goal is not None:
+            self._goal = self._goal.only(newest.definition.topics)  # safety: goal-without-topics-that-left
         came = [topic for topic in newest.definition.topics if topic not in before]
         left = [topic for topic in before if topic not in newest.definition.topics]
         log.info(
