@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 
 
 class ColdManifest(msgspec.Struct, frozen=True):

@@ -303,9 +303,11 @@ def world(stack: Stack) -> Iterator[World]:
     for made in stack.kafka.admin.create_topics(others, operation_timeout=60).values():
         made.result(120)
     stack.kafka.create_topic("log.0", PARTITIONS)
+    settings = load_settings(path)
+    wait_for(lambda: "log.0" in Log(settings.kafka).names())
     created = stack.command("create", "table", "create", NAME, config_path=path)
     assert created.process.wait() == 0, created.log_path.read_text()
-    found = World(stack, load_settings(path))
+    found = World(stack, settings)
     yield found
     found.writer.close()
     found.asker.close()
