@@ -53,6 +53,7 @@ LINES: Final[dict[str, Line]] = {
     "settle-own-files": Line("a note has no file deleted but those of its table", NEVER, "ingest/claim/test_unknown_notes.py::test_files_that_a_note_names_elsewhere_are_not_deleted"),
     "settle-note-last": Line("the note of a commit whose files could not be deleted stays", ("FileNotFoundError", "OSError"), "ingest/commit/test_commit.py::test_a_file_that_cannot_be_deleted_keeps_its_note_and_stops_nobody"),
     "unread-metric-bounded": Line("a metric has a bounded number of names that producers choose", ("len(self._labels) < NAMES_MAX", "True"), "ingest/owner/test_unread.py::test_the_metric_has_no_more_names_than_the_properties"),
+    "unread-without-registry": Line("nor does a registry stop anything that is asked for fields that nothing is read from", ("RegistryUnreachable", "ZeroDivisionError"), "thermocline/test_unread_paths.py::test_counting_stops_nothing_where_the_registry_can_not_be_reached"),
     "unread-counts-bounded": Line("and so have the table's properties", ("bounded(found, known)", "dict(found)"), "ingest/owner/test_unread.py::test_counts_have_a_bounded_number_of_names"),
     "unread-counts-fade": Line("a field that comes no more is forgotten", NEVER, "ingest/owner/test_unread.py::test_a_field_that_comes_no_more_is_forgotten"),
     "rolled-back-batch": Line("a rollback behind a commit that left the seam where it was is noticed, too", ("or (batch is not None and batch != summary[SUMMARY_BATCH])", ""), "ingest/commit/test_commit.py::test_a_rollback_behind_a_commit_of_the_same_seam_is_noticed"),

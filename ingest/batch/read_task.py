@@ -135,7 +135,8 @@ class KafkaRanges:
         Raises where a range can't be read whole.
         """
         ranges = self.splits[part]
-        decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
+        decoder = decoder_for(task.definition, task.registry)
+        unread = UnreadFields(task.definition, task.registry)
         running = None if task.partition_times is None else RunningTimes(task.partition_times)
         held_bad: list[pa.Table] = []
         for chunk in read_ranges(task.client_config, ranges, task.definition.name):
@@ -211,7 +212,7 @@ def _decode(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    sampled = unread.of(chunk.values)
+    sampled = unread.of(chunk.values, headers_of=chunk.headers_of)
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

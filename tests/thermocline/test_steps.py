@@ -41,6 +41,11 @@ def test_a_row_goes_through_envelope_fields_key_and_bucket() -> None:
     assert steps["bucket"].after == {"bucket": 1210000089 % 16, "of": 16}
 
 
+def test_fields_that_no_column_is_read_from_are_named_of_a_row() -> None:
+    steps = by_name(steps_of(table(), None, b"34", b'{"n": 7, "plan": 1, "m": 2}', no_headers))
+    assert steps["fields"].after["no column is read from"] == ["m", "plan"]
+
+
 def test_a_record_without_a_value_is_a_delete() -> None:
     steps = by_name(steps_of(table(), None, b"a", None, no_headers))
     assert steps["fields"].after == {"becomes": "a delete", "columns": {"id": "a"}}

@@ -17,6 +17,7 @@ from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, grouped_by_head, schema_id
 from thermocline.rules.decode.json_schema import JSON_SCHEMA
 from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf, last_header
 from thermocline.rules.keys import bucket_of, encode_one
@@ -53,7 +54,8 @@ def steps_of(
         _envelope(definition, registry, key, value, headers_of),
     ]
     decoded = decoder_for(definition, registry).decode([key], [value], headers_of)
-    fields = _fields(definition, decoded, steps[-1].after)
+    unread = UnreadFields(definition, registry).of([value], 1, headers_of)
+    fields = _fields(definition, decoded, steps[-1].after, list(unread.names))
     steps.append(fields)
     if not fields.problem and definition.has_key:
         steps += _places(definition, decoded)
@@ -201,8 +203,10 @@ def _row(opened: Parts) -> Any:
     return opened.values[0]
 
 
-def _fields(definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any]) -> Step:
-    """The columns, or why there are none: the decoder's last word."""
+def _fields(
+    definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any], unread: Sequence[str]
+) -> Step:
+    """The columns, or why there are none: the decoder's last word. Then what no column is read from."""
     before = {"key": opened["key"], "row": opened["row"]}
     if decoded.bad:
         bad = decoded.bad[0]
@@ -216,6 +220,8 @@ def _fields(definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any]) 
     after = {"becomes": "a delete" if deletes else "a row", "columns": columns}
     if decoded.absent and decoded.absent[0]:
         after["left as they are"] = list(decoded.absent[0])
+    if unread and not deletes:
+        after["no column is read from"] = list(unread)
     return Step("fields", before, after)
 
 

@@ -82,6 +82,21 @@ class JsonSchema:
         node, _ = self._one(_properties(self.object).get(name, _ANYTHING), ())
         return JsonSchema(self.root, node, self.places) if _properties(node) else None
 
+    def within(self, name: str) -> Iterator[JsonSchema]:
+        """The objects that a property may have, also those in arrays, or by any name in another object."""
+        yield from self._objects(_properties(self.object).get(name, _ANYTHING), (), 0)
+
+    def _objects(self, node: Any, refs: tuple[str, ...], level: int) -> Iterator[JsonSchema]:
+        if level > LEVELS_MAX:
+            return
+        for kind, one, inner in self._branches(node, refs):
+            if kind == "object" and _properties(one):
+                yield JsonSchema(self.root, one, self.places)
+            elif kind in ("array", "object"):
+                others = one.get("items" if kind == "array" else "additionalProperties")
+                if isinstance(others, dict):
+                    yield from self._objects(others, inner, level + 1)
+
     @property
     def names(self) -> Sequence[str]:
         """The names of the properties."""
