@@ -96,7 +96,7 @@ async def lookup_page(
         served = worker.tables.read_by(caller, table)
     except UnknownTable:
         main = render.part("unknown.html", name=table, what="may look up rows of")
-        return framed(worker, caller, "No such table", main, status=404, is_still=True)
+        return framed(request, worker, caller, "No such table", main, status=404, is_still=True)
     page = _Page(served, operates=caller.may(Action.ADMIN, table))
     try:
         await page.ask(worker, caller, noted, request)
@@ -105,7 +105,7 @@ async def lookup_page(
         page.fail(error, request.url.path)
     main = await asyncio.to_thread(page.render)
     here = "" if page.operates else table
-    return framed(worker, caller, f"Look up {table}", main, page.status, here, is_still=True)
+    return framed(request, worker, caller, f"Look up {table}", main, page.status, here, is_still=True)
 
 
 @dataclass(slots=True)

@@ -58,33 +58,41 @@ IsPart = Annotated[bool, Query(alias="part")]
 
 
 @pages.get("/")
-async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False) -> Response:
+async def tables_page(
+    request: Request, worker: OfWorker, caller: Asking, is_part: IsPart = False
+) -> Response:
     """All tables that the caller operates."""
     main = await _shared(worker, caller, "tables.html", None)
-    return _answer(worker, caller, "Tables", main, is_part)
+    return _answer(request, worker, caller, "Tables", main, is_part)
 
 
 @pages.get("/tables/{table:path}/bad-records")
-async def bad_records_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+async def bad_records_page(
+    request: Request, worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False
+) -> Response:
     """The bad records of one of them."""
-    return await _of_table(worker, caller, "bad_records.html", table, f"{table}: bad records", is_part)
+    return await _of_table(
+        request, worker, caller, "bad_records.html", table, f"{table}: bad records", is_part
+    )
 
 
 @pages.get("/tables/{table:path}")
-async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+async def table_page(
+    request: Request, worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False
+) -> Response:
     """One of them."""
-    return await _of_table(worker, caller, "table.html", table, table, is_part)
+    return await _of_table(request, worker, caller, "table.html", table, table, is_part)
 
 
 async def _of_table(
-    worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
+    request: Request, worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
 ) -> Response:
     try:
         main = await _shared(worker, caller, template, table)
     except UnknownTable:
         main = render.part("unknown.html", name=table, what="operate")
-        return _answer(worker, caller, "No such table", main, is_part, status=404)
-    return _answer(worker, caller, title, main, is_part)
+        return _answer(request, worker, caller, "No such table", main, is_part, status=404)
+    return _answer(request, worker, caller, title, main, is_part)
 
 
 @assets.get(SIGN_IN)
@@ -157,8 +165,14 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
 
 
 def _answer(
-    worker: Worker, caller: Caller, title: str, main: Markup, is_part: bool, status: int = 200
+    request: Request,
+    worker: Worker,
+    caller: Caller,
+    title: str,
+    main: Markup,
+    is_part: bool,
+    status: int = 200,
 ) -> Response:
     if is_part:
         return HTMLResponse(main, status, PAGE_HEADERS)
-    return framed(worker, caller, title, main, status, here=title)
+    return framed(request, worker, caller, title, main, status, here=title)

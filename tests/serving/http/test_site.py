@@ -239,6 +239,8 @@ def test_a_key_signs_in_for_pages_alone(site: SimpleNamespace) -> None:
     page = site.get("/tables/orders", None)
     assert page.status_code == 200
     assert "orders is well." in page.text
+    assert "Sign out" in page.text
+    assert "Sign out" not in site.get("/tables/orders").text, "it came with its key, which no form took"
     for path in ("/status", "/v1/tables", "/metrics", "/docs"):
         assert site.get(path, None).status_code == 401, "no endpoint of the API takes the cookie"
     assert site.client.post("/").status_code == 401
