@@ -445,6 +445,7 @@ LINES: Final[dict[str, Line]] = {
     "refused-kept": Line("whoever waits for a record that was refused is told so", DROP, "serving/http/test_app.py::test_what_the_table_cannot_take_is_told_to_whoever_wrote_it"),
     "refused-unlisted": Line("a record that was refused beyond those that are kept is not passed over in silence", DROP, "serving/http/test_refused.py::test_whoever_reads_a_refused_write_beyond_those_that_are_kept_is_told"),
     "refused-unlisted-told": Line("nor in an answer", DROP, "serving/http/test_refused.py::test_whoever_reads_a_refused_write_beyond_those_that_are_kept_is_told"),
+    "refused-of-each-partition": Line("a partition that is full of refused records hides no other", ("sorted(turns)", "turns"), "serving/http/test_refused.py::test_a_partition_that_is_full_of_refused_records_hides_no_other"),
     "refused-beyond": Line("a list of refused records does not end where they are not kept", (" or bool(found.unlisted)", ""), "serving/http/test_refused.py::test_whoever_reads_a_refused_write_beyond_those_that_are_kept_is_told"),
     "refused-of-the-key": Line("a refused record of another key is not the cause of a missing row", ("key.startswith(prefix)", "True"), "serving/http/test_refused.py::test_only_refused_records_that_may_be_of_the_key_explain_a_missing_row"),
     "key-is-utf-8": Line("bytes that are no text are not taken for the text of another key", ("strict", "replace"), "serving/http/test_app.py::test_a_key_that_is_no_utf_8_is_refused_and_not_replaced"),

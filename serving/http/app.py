@@ -269,7 +269,10 @@ async def extract(
     responses=problems(*OF_A_TABLE, BadParameter, NotReady),
 )
 async def refused(caller: Asking, table: AdminTable, query: Annotated[RefusedQuery, Query()]) -> Response:
-    """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
+    """Lists the newest records of each partition, and of each about as many if they are more than the limit.
+
+    Once they are committed, they are in quarantine.
+    """
     caller.check_sees_all(table.name, "list refused records of it")
     look = table.reader.look(())
     found = table.reader.refused_since(look.read_point, query.limit)

@@ -997,7 +997,7 @@ def test_a_lookup_says_which_records_were_refused(call: Call, serving: Any) -> N
     assert ["profiles/0@7", "id=1,", 'name="a"', "contract", "id", "is", "no", "int"] in [
         line.split() for line in text.splitlines()
     ]
-    assert "the first 1 refused record as of snapshot 9" in text
+    assert "at least 1 refused record as of snapshot 9" in text
     assert "more in profiles/0 from offset 8 to 90, which are not listed" in " ".join(text.split())
 
 
