@@ -364,6 +364,17 @@ def test_no_next_commit_is_announced_where_nobody_ingests(site: SimpleNamespace)
     assert site.get("/").text.count("when ingest runs") == 1
 
 
+def test_how_long_records_wait_is_not_known_before_the_tailer_has_looked(site: SimpleNamespace) -> None:
+    """The table had all that the log had an hour ago; that a record has come since does not say when."""
+    path = site.site.worlds["orders"].folder / "table.json"
+    known = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({**known, "drained_ms": known["drained_ms"] - 3_600_000}))
+    table = site.get("/status").json()["tables"]["orders"]
+    assert table["ingest"]["lag_records"] > 0
+    assert table["ingest"]["lag_seconds"] is None
+    assert not any("is behind" in one["text"] for one in table["findings"])
+
+
 def test_what_the_tailer_says_of_lag_and_headroom_is_shown(site: SimpleNamespace) -> None:
     path = site.site.worlds["orders"].folder / "tailer.json"
     said = {**msgspec.json.decode(path.read_bytes()), "ingest_lag_seconds": 7.5, "headroom_seconds": 3_000.0}
