@@ -15,6 +15,7 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.serving.http.site_server import HOSTILE, OWNER, STANDBY, Site, keep_fresh
 from thermocline.errors import Unauthenticated
+from thermocline.serving.http import statuses
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site import routes
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
@@ -207,6 +208,32 @@ def test_pages_that_there_are_not_take_no_place_of_those_that_are_shared(
         assert site.get(f"/tables/nowhere-{number}", "of-reader").status_code == 404
     site.get("/tables/orders")
     assert made == ["orders"]
+
+
+def test_a_tables_status_is_made_once_for_all_who_see_the_same_of_it(
+    site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read rows is told reasons, and who operates all tables is told of the disk."""
+    bad_records_are_kept(site)
+    made: list[str] = []
+
+    async def noting(worker: Worker, caller: Caller, name: str | None = None) -> ServerStatus:
+        made.append(caller.name)
+        return await server_status(worker, caller, name)
+
+    monkeypatch.setattr(statuses, "server_status", noting)
+    monkeypatch.setattr(statuses, "SHARED_SECONDS", 600.0)
+    found = {
+        key: site.get("/status?table=orders", key).text for key in 2 * ("of-ops", "of-analyst", "of-all")
+    }
+    assert made == ["ops", "analyst", "everyone"]
+    assert [("zuleika" in text, '"disk":{}' in text) for text in found.values()] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+    assert site.get("/status?table=orders", "of-app-7").text == found["of-ops"], "of some rows: no reasons"
+    assert site.get("/status?table=payments", "of-ops").status_code == 404
 
 
 def test_who_operates_nothing_is_shown_nothing(site: SimpleNamespace) -> None:
