@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thermocline.serving.read.tables import ServedTable
     from thermocline.serving.status.document import ServerStatus
 
-__all__ = ["operated", "operates_all", "server_status", "shared_status"]
+__all__ = ["not_operated", "operated", "operates_all", "server_status", "shared_status"]
 
 SHARED_SECONDS: Final = 1.0
 """How old a table's status may be, which says when it was made: programs ask more closely than people."""
@@ -25,6 +25,12 @@ def operated(worker: Worker, caller: Caller) -> list[ServedTable]:
     return [
         table for table in worker.tables if caller.may(Action.ADMIN, table.name)
     ]  # safety: status-granted
+
+
+def not_operated(worker: Worker, caller: Caller) -> tuple[str, ...]:
+    """The tables that a caller knows otherwise."""
+    known = worker.tables.known_to(caller)
+    return tuple(table.name for table in known if not caller.may(Action.ADMIN, table.name))
 
 
 def operates_all(worker: Worker, caller: Caller) -> bool:

@@ -384,6 +384,10 @@ class ServerStatus(_Part):
     """
 
     tables: dict[str, TableStatus]
+    not_operated: Annotated[
+        tuple[str, ...],
+        Field(description="Tables of which the caller may read something, without the verb admin."),
+    ] = ()
     disk: Disk
     problems: tuple[str, ...] = ()
     as_of_ms: int

@@ -812,15 +812,43 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
         _, out, _ = call("status")
     lines = [line.split() for line in out.splitlines()]
     assert ["profiles", "true", "0.04", "false", "running"] in lines
-    assert [
-        "other",
-        "false",
-        "unknown",
-        "not",
-        "started",
-        *["table", "other", "is", "not", "ready:", "it", "starts"],
-    ] in lines
+    assert ["other", "false", "unknown", "not", "started"] in lines
+    assert "other: table other is not ready: it starts" in out.splitlines()
     assert "{" not in out
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (
+            {"tables": {}, "not_operated": ["profiles"]},
+            "profiles: whether it is ready is not told to who has not the verb admin for it  next: thermocline",
+        ),
+        ({"tables": {}}, "profiles: the server does not serve it, or you have no verb for it  next: "),
+    ],
+)
+def test_status_says_why_a_server_tells_nothing_of_a_table(
+    call: Call, config: Path, away: None, status: dict[str, Any], reason: str
+) -> None:
+    with answering(status, config):
+        code, out, _ = call("status", "--without", "kafka", "--without", "catalog")
+    assert (code, reason in out) == (1, True)
+
+
+def test_a_sentence_on_a_table_makes_no_column_narrow(
+    call: Call, config: Path, away: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal of 100 columns, each table keeps its line, and each sentence is one of its own."""
+    monkeypatch.setattr("thermocline.cli.output.UNBOUNDED_WIDTH", 100)
+    served = {"ready": False, "tailer": {}, "problem": "it waits " * 30}
+    with answering({"tables": {"profiles": served}}, config):
+        _, out, _ = call("status")
+    lines = out.splitlines()
+    assert "served     ready   age (s)   stale   tailer" in [line.rstrip() for line in lines]
+    assert f"profiles: {'it waits ' * 30}".rstrip() in [line.rstrip() for line in lines]
+    assert ["table", "snapshot", "seam", "lag", "(offsets)", "lag", "(s)", "headroom"] in map(
+        str.split, lines
+    )
 
 
 def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
