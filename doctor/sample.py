@@ -68,8 +68,9 @@ class Sample:
         """Notes the records of a chunk."""
         self.records += len(chunk.offsets)
         self.key_and_value_bytes += sum(len(part or b"") for part in (*chunk.keys, *chunk.values))
-        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
-        self.unread += fields.of(chunk.values, max(len(chunk.values), 1), chunk.headers_of)
+        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
+        count = max(len(chunk.values), 1)
+        self.unread += fields.of(chunk.values, count, chunk.headers_of, decoded.filtered)
         self.bad_records += len(decoded.bad)
         for one in decoded.bad:
             if len(self.bad) < EXAMPLES_MAX:

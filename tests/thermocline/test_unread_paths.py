@@ -191,6 +191,18 @@ def test_a_header_counts_with_the_value_that_it_stands_beside() -> None:
     assert sampled == Sampled(2, dict(sorted(dict.fromkeys(UNREAD, 1).items())))
 
 
+def test_records_of_other_tables_do_not_count_and_headers_stay_with_their_values() -> None:
+    registry = Registered({1: TREE, 2: {"type": "record", "name": "R", "fields": []}}, "AVRO")
+    fields = UnreadFields(table("avro", key_format="json"), registry)
+    sampled = fields.of(
+        [b"x"] * 4,
+        4,
+        lambda index: [("__value_schema_id", head(2 if index == 3 else 1))],
+        filtered=[0, 1],
+    )
+    assert sampled == Sampled(2, dict(sorted(dict.fromkeys(UNREAD, 1).items())))
+
+
 def test_json_with_a_schema_is_told_by_both() -> None:
     fields = UnreadFields(table("json_schema", key_format="json"), Registered({1: JSON}, "JSON"))
     values = [framed(1, b'{"name":"a","undeclared":1}'), framed(1, b'{"plan":"x"}'), framed(1, b"null"), None]

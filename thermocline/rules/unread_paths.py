@@ -50,6 +50,9 @@ class UnreadPaths:
         for column in definition.columns:
             if column.is_in_row:
                 _want(self._wanted, column.read_from, _within(column.type))
+        for source in definition.route.sources:
+            if source.field:
+                _want(self._wanted, source.field, None)
         if definition.delete_when is not None and definition.delete_when.path:
             _want(self._wanted, definition.delete_when.path, None)
 

@@ -239,6 +239,9 @@ def test_a_tables_status_is_made_once_for_all_who_see_the_same_of_it(
 def test_who_operates_nothing_is_shown_nothing(site: SimpleNamespace) -> None:
     page = site.get("/", "of-reader").text
     assert "There is no table here that you operate." in page
+    status = site.get("/status", "of-reader").json()
+    assert (status["tables"], status["not_operated"]) == ({}, ["orders"])
+    assert "not_operated" not in site.get("/status", "of-all").json()
     assert "orders" not in page.replace('<a href="/tables/orders/lookup">orders</a>', "")
     assert site.get("/tables/orders", "of-reader").status_code == 404
     assert site.get("/status?table=orders", "of-reader").status_code == 404

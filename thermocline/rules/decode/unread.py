@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,7 +82,9 @@ class UnreadFields:
         self._row = _ROWS.get(definition.envelope)
         self._may_have_schema = are_in_values(definition)
         rule = definition.delete_when.path[:1] if definition.delete_when is not None else ()
-        self._read = {column.read_from[0] for column in definition.columns if column.is_in_row} | set(rule)
+        routes = {source.field[0] for source in definition.route.sources if source.field}
+        in_row = {column.read_from[0] for column in definition.columns if column.is_in_row}
+        self._read = in_row | routes | set(rule)
 
     def is_read(self, name: str) -> bool:
         """Whether a column is read from a field of that name or path, or whether a record is a delete."""
@@ -93,13 +95,21 @@ class UnreadFields:
         values: Sequence[bytes | None],
         values_max: int = SAMPLE_VALUES,
         headers_of: HeadersOf = no_headers,
+        filtered: Collection[int] = (),
     ) -> Sampled:
-        """What ``values_max`` of some values have, evenly of all; nothing of formats without fields."""
-        step = max(len(values) // values_max, 1)
-        sample = values[::step][:values_max]
+        """What ``values_max`` of some values have, evenly of all but those that are ``filtered``.
+
+        Nothing of formats without fields.
+        """
+        places: Sequence[int] = range(len(values))
+        if filtered:
+            others = frozenset(filtered)
+            places = [place for place in places if place not in others]
+        places = places[:: max(len(places) // values_max, 1)][:values_max]
+        sample: Sequence[bytes | None] = [values[place] for place in places]
         if self._schemas is not None:
             head_of = heads_in(headers_of, VALUE_HEADER)
-            return self._by_schemas(self._schemas, sample, lambda index: head_of(index * step))
+            return self._by_schemas(self._schemas, sample, lambda index: head_of(places[index]))
         if not self._is_json:
             return Sampled()
         if self._may_have_schema:
