@@ -98,11 +98,11 @@ def served_tables(server: dict[str, Any]) -> dict[str, Any]:
 
 def remarks_on_serving(report: Mapping[str, Any]) -> Iterator[str]:
     """Why a server that answers does not have all tables ready, and what to do."""
-    match report.get("server", {}):
-        case {"status": {"tables": dict(served), **more}}:
-            hidden = more.get("not_operated", ())
-        case _:
-            return
+    server: Mapping[str, Any] = report.get("server", {})
+    status = server.get("status")
+    if not isinstance(status, dict) or not isinstance(status.get("tables"), dict):
+        return
+    served, hidden = status["tables"], status.get("not_operated", ())
     for name, answer in served.items():
         if problem := answer.get("problem"):
             yield f"{name}: {problem}"

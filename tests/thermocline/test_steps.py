@@ -55,7 +55,7 @@ def test_a_record_without_a_value_is_a_delete() -> None:
 def test_a_bad_record_ends_at_the_step_that_refuses_it() -> None:
     steps = by_name(steps_of(table(), None, b"a", b'{"n": "x"}', no_headers))
     assert list(steps) == ["envelope", "fields"]
-    assert steps["fields"].problem == "n (int): Expected `int | null`, got `str`"
+    assert steps["fields"].problem == "n (int): Expected `integer | null`, got `string`"
     assert steps["fields"].after == {"stage": "contract", "on_error": "quarantine", "key": {"id": "a"}}
 
 
