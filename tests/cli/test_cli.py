@@ -36,7 +36,7 @@ from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
 from thermocline.cli.status_report import Limits, exit_code_of, lag_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
+from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, PortTaken, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
 from thermocline.kafka.log import Log
 from thermocline.process.answered import THREADS_MAX, answered
@@ -585,6 +585,18 @@ def test_an_image_without_what_development_needs_says_so_plainly(
     assert "pip install -e '.[ingest,serving]'      (in a checkout of it" in err
     assert "Traceback" not in err
     assert "report" not in err
+
+
+@pytest.mark.parametrize(("words", "next_step"), [((), "dev --port 9093"), (("--port", "9095"), "status")])
+def test_another_port_is_named_where_the_usual_one_of_kafka_is_taken(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], next_step: str
+) -> None:
+    def taken(port: int, *_: object) -> None:
+        raise PortTaken(host="127.0.0.1", port=port)
+
+    monkeypatch.setattr("thermocline.dev.dev.dev_broker", taken)
+    code, _, err = call("dev", *words)
+    assert (code, "[port-taken]" in err, f" {next_step}      (" in err) == (2, True, True)
 
 
 def test_status_exits_with_3_where_nothing_answers(call: Call, away: None) -> None:
