@@ -93,6 +93,8 @@ def proposed_table(settings: Settings, path: Path, name: str, given: FromSchema)
         raise TopicUnrecognised(topic=topic, detail=str(error), remedy=error.remedy) from error
     if given.buckets is not None:
         found = replace(found, options={**found.options, "buckets": given.buckets})
+    if given.entity is not None:
+        found = found.with_known_entity()
     definition = found.definition(name, f"app.{name.replace('-', '_')}", _names(given.entity))
     files = _files(path.parent, {"value_schema_file": value.path, "key_schema_file": key_file})
     section = table_text(definition, found, f"{value.called}, before any record", files)

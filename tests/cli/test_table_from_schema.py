@@ -97,6 +97,18 @@ def test_the_section_is_written_behind_what_is_there_and_its_table_is_created(
     assert made == [load_settings(file).table("orders").definition("orders").to_json()]
 
 
+def test_an_entity_that_was_given_is_not_said_to_be_unknown(
+    file: Path, create: Call, made: list[str]
+) -> None:
+    schema = {**ORDER, "fields": [{"name": "shop", "type": "string"}, *ORDER["fields"]]}
+    (file.parent / "order.avsc").write_text(json.dumps(schema))
+    words = (*FROM_FILE, "--key", "shop,order_id", "--dry-run", "--json")
+    told = [json.loads(create(*words, *more)[1]) for more in ((), ("--entity", "shop"))]
+    for found, is_unknown in zip(told, (True, False), strict=True):
+        assert any(one.startswith("entity: ") for one in found["unknown"]) is is_unknown
+        assert ("- entity: " in found["text"]) is is_unknown
+
+
 def test_a_dry_run_and_a_missing_yes_write_nothing(file: Path, create: Call, made: list[str]) -> None:
     code, out, _ = create(*FROM_FILE, "--key", "order_id", "--dry-run")
     assert code == ExitCode.DONE
