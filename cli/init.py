@@ -200,6 +200,7 @@ class _Given:
             "--client": self.client,
             "--registry": self.registry,
             "--registry-user": self.registry_user,
+            "--catalog-type": self.catalog_type if self.catalog_type != "sql" else "",
             "--catalog": self.catalog,
             "--warehouse": self.warehouse,
         }

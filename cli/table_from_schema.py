@@ -82,6 +82,9 @@ def proposed_table(settings: Settings, path: Path, name: str, given: FromSchema)
     _check_name(settings, path, name)
     registry = settings.registry.client()
     value = _schema(given.source, "--from-schema", registry)
+    if given.has_one_schema and value.path is None:  # safety: from-schema-one-in-a-file
+        problem = "it is for a schema in a file: records of a registry's schema name it themselves"
+        raise BadParameter(name="--one-schema", problem=problem)
     topic = _topic(given, value)
     is_framed = registry is not None and not given.has_one_schema
     key, key_file = _key_schema(given, topic, registry, is_framed)

@@ -550,6 +550,7 @@ LINES: Final[dict[str, Line]] = {
     "diff-exit-code": Line("a difference does not end as a success", ("ExitCode.BAD_ANSWER", "ExitCode.DONE"), "cli/test_table_diff.py::test_each_difference_has_what_brings_either_to_the_other"),
     "from-schema-yes": Line("no configuration gets a table without a yes", ("dry_run or not confirm(str(proposed.path), yes)", "dry_run"), "cli/test_table_from_schema.py::test_a_dry_run_and_a_missing_yes_write_nothing"),
     "from-schema-keeps-sections": Line("nor a second section of a table", NEVER, "cli/test_table_from_schema.py::test_a_table_that_the_file_has_already_is_not_proposed_again"),
+    "from-schema-one-in-a-file": Line("nor is a registry's schema taken for that of records that name theirs", NEVER, "cli/test_table_from_schema.py::test_a_schema_of_the_registry_is_not_said_to_be_that_of_all_records"),
     "from-schema-read-back": Line("nor one that would be read as another definition", NEVER, "cli/test_table_from_schema.py::test_a_section_that_would_be_read_otherwise_is_not_written"),
     "alter-schema-check": Line("files' field ids mean the same columns to Iceberg", ("_check_schema", ""), "ingest/table/test_alter.py::test_a_column_of_another_program_refuses_an_alteration_whole"),
     "alter-planned-again": Line("an alteration is planned on what the owner sees", DROP, "ingest/table/test_alter.py::test_what_another_alteration_changed_meanwhile_is_not_lost"),

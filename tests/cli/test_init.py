@@ -67,6 +67,8 @@ def test_a_configuration_that_exists_is_not_written_over(
     assert "Next    thermocline init --topic TOPIC" in err
     assert run("--brokers", "b:1", "--topic", "t", "--yes") == ExitCode.USAGE
     assert "so --brokers can't be given" in capsys.readouterr().err
+    assert run("--catalog-type", "rest", "--topic", "t", "--yes") == ExitCode.USAGE
+    assert "so --catalog-type can't be given" in capsys.readouterr().err
     assert file.read_text() == "# mine\n"
     assert names_in(elsewhere) == ["thermocline.toml"]
 
