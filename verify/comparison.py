@@ -121,7 +121,7 @@ class Verification:
         log = self._checked_log(table, definition, point)  # before the files: they are of its definition
         files = plan_files(table, point.snapshot_id, self.name)
         if reading.lacks_beginning:
-            reading = reading.with_evidence(least_offsets(table.io, files))
+            reading = reading.with_evidence(least_offsets(table.io, definition, files))
         with closing(Staging(self.folder, definition, self.scope.memory_bytes)) as staging:
             if self.read_paths is not None:
                 self._take_extract(staging, path)
@@ -129,6 +129,7 @@ class Verification:
             read = self._read_log(log, reading, point, staging)
             elapsed_ms = (self.clock.monotonic() - began) * 1000
             self.report.records, self.report.bad_records = read.read, read.bad
+            self.report.filtered = read.filtered
             by_bucket = {bucket: list(some) for bucket, some in groupby(files, key=lambda file: file.bucket)}
             self._take_rows(table, reading, by_bucket, staging, read)
             if self.scope.is_part:  # entities that were chosen at first may have made room for others

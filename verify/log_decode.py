@@ -17,6 +17,7 @@ from thermocline.iceberg.reading import DecidingTimes
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import PARTITION_TIME, PROVENANCE, LiveTable
+from thermocline.rules.field_ids import matches
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def records_schema(definition: LiveTable) -> pa.Schema:
 
 @dataclass(slots=True)
 class LogDecoder:
-    """Makes tables of ``records_schema`` from what is read of the log; bad records are counted and left out.
+    """Makes tables of ``records_schema`` from what is read of the log.
+
+    Bad records, and those that are filtered, are counted and left out.
 
     ``cuts`` are ends that something is compared at: records before the seam are in stretch 0, those beyond it
     in stretch 1 and, behind each of the cuts, one further. ``start`` are the partition times where reading
@@ -73,8 +76,10 @@ class LogDecoder:
     cuts: Sequence[Seam]
     records: int = 0
     bad: int = 0
+    filtered: int = 0
     registry: SchemaRegistry | None = None
     start: PartitionTimes | None = None
+    _good: int = 0
     _decoders: dict[tuple[object, ...], Decoder] = field(default_factory=dict)
     _deciding: DecidingTimes = field(init=False)
 
@@ -100,7 +105,8 @@ class LogDecoder:
         whole = pa.concat_tables(tables)
         at = np.searchsorted(offsets, whole.column(PROVENANCE[2]).to_numpy())
         whole = whole.append_column(_TIME, pa.array(times[at]))
-        self.bad += len(chunk.offsets) - whole.num_rows
+        self._good += whole.num_rows
+        self.bad = self.records - self.filtered - self._good
         return whole
 
     def _stretches(self, batches: Array) -> Iterator[tuple[int, int]]:
@@ -120,15 +126,16 @@ class LogDecoder:
     def _decode_alike(self, chunk: RecordChunk, batch: int, batches: Array) -> Iterator[pa.Table]:
         candidates = self.reading.candidates(batch)  # safety: verify-definition
         newest = candidates[-1]
-        good = self._decoded(newest, chunk)
+        good, filtered = self._decoded(newest, chunk)
+        self.filtered += filtered  # the same by each of the definitions, since conditions can't be altered
         states = np.full(good.num_rows, CERTAIN)
         if len(candidates) > 1:
             states[:] = OLDER
             for earlier in candidates[:-1]:
-                offsets = self._decoded(earlier, chunk).column(PROVENANCE[2]).to_numpy()
+                offsets = self._decoded(earlier, chunk)[0].column(PROVENANCE[2]).to_numpy()
                 states[~np.isin(good.column(PROVENANCE[2]).to_numpy(), offsets)] = MAYBE
         yield self._with_facts(good, chunk, batches, states)
-        if good.num_rows < len(chunk.offsets):
+        if good.num_rows + filtered < len(chunk.offsets):
             others = [*candidates[:-1], *reversed(self.reading.definitions[batch:])]
             yield from self._good_by_now(good, chunk, batches, _distinct(others, newest))
 
@@ -138,21 +145,25 @@ class LogDecoder:
         """Records that only a definition reads that came later, or that only an earlier candidate did."""
         known = good.column(PROVENANCE[2]).to_numpy()
         for other in others:
-            found = self._decoded(other, chunk)
+            found, _ = self._decoded(other, chunk)
             is_new = ~np.isin(found.column(PROVENANCE[2]).to_numpy(), known)
             if is_new.any():
                 found = found.filter(pa.array(is_new))
                 known = np.concatenate([known, found.column(PROVENANCE[2]).to_numpy()])
                 yield self._with_facts(found, chunk, batches, np.full(found.num_rows, MAYBE))
 
-    def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> pa.Table:
+    def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> tuple[pa.Table, int]:
+        """The records that are good by a definition, and how many are filtered."""
         if definition.columns not in self._decoders:
             self._decoders[definition.columns] = decoder_for(definition, self.registry)
-        decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = self._decoders[definition.columns].decode(
+            chunk.keys, chunk.values, chunk.headers_of, chunk.topic
+        )
         table = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )
-        return conformed(table, self.reading.definition.records_schema)
+        found = carried(table, definition, self.reading.definition)  # safety: verify-carried-by-id
+        return found, len(decoded.filtered)
 
     def _with_facts(self, good: pa.Table, chunk: RecordChunk, batches: Array, states: Array) -> pa.Table:
         offsets = good.column(PROVENANCE[2]).to_numpy()
@@ -168,17 +179,21 @@ class LogDecoder:
         return good
 
 
-def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of the schema, by name: narrower ones widened, absent ones null."""
-    names = set(table.column_names)
+def carried(records: pa.Table, by: LiveTable, to: LiveTable) -> pa.Table:
+    """Records that one definition read, as another has their columns, by field id: absent ones are null."""
+    known = matches(by.table_schema, to.table_schema)
     columns: list[pa.ChunkedArray | pa.Array] = []
-    for one in schema:
-        if one.name not in names:
-            columns.append(pa.nulls(table.num_rows, one.type))
+    for one in to.records_schema:
+        match = known.get(one.name)
+        name = one.name if match is None else match.stored.name
+        if name not in records.column_names or (match is None and one.name in to.row_schema.names):
+            columns.append(pa.nulls(records.num_rows, one.type))
             continue
-        column = table.column(one.name)
+        column = records.column(name)
+        if match is not None and not match.is_alike:
+            column = match.values(column.combine_chunks())
         columns.append(column if column.type == one.type else column.cast(one.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=to.records_schema)
 
 
 def _sliced(chunk: RecordChunk, start: int, end: int) -> RecordChunk:
