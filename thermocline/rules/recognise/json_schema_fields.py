@@ -247,7 +247,7 @@ def _mapping(node: object) -> Node:
     return node if isinstance(node, dict) else _ANYTHING
 
 
-def _both(one: dict[str, Any], other: Node) -> dict[str, Any]:
+def _both(one: Node, other: Node) -> dict[str, Any]:
     """Two schemas that hold at once."""
     ours = _properties(one)
     properties = {**ours, **{name: node for name, node in _properties(other).items() if name not in ours}}
