@@ -170,7 +170,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.forwarded_from": (
         "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
         "From the right, the first address there that is not one of these is the caller's. From others the "
-        "header is ignored."
+        "header is ignored, and so is `X-Forwarded-Proto`, which says how a page writes its own address."
     ),
     "serving.hosts": (
         "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
