@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import ConfigInvalid, first_line
-from thermocline.rules.columns import declared, spelled, stored_ids
+from thermocline.rules.columns import declared, parse_columns, spelled, stored_ids, with_nested_ids
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thermocline.rules.columns import Column
     from thermocline.rules.definition.table import LiveTable
 
-__all__ = ["declared_option", "differences", "from_stored", "stored"]
+__all__ = ["columns_of", "declared_option", "differences", "from_stored", "stored", "stored_columns"]
 
 _NOT_COMPARED = (
     *("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets"),
@@ -39,8 +39,25 @@ def stored(table: LiveTable) -> str:
         del found["key_format"]
     if not table.sequence_by:
         del found["tombstone_retention_hours"]
-    found["columns"] = [{"name": one.name, **stored_ids(one), **declared(one)} for one in table.columns]
+    found["columns"] = stored_columns(table.columns)
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def stored_columns(columns: Sequence[Column]) -> list[dict[str, object]]:
+    """Columns as JSON has them."""
+    return [{"name": one.name, **stored_ids(one), **declared(one)} for one in columns]
+
+
+def columns_of(stored_ones: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that `stored_columns` gave, after a way through JSON. Raises `ValueError`."""
+    specs = {one["name"]: {word: said for word, said in one.items() if word != "name"} for one in stored_ones}
+    ids = {name: spec.pop("id") for name, spec in specs.items()}
+    within = {name: spec.pop("ids") for name, spec in specs.items() if "ids" in spec}
+    problems: list[str] = []
+    found = with_nested_ids(tuple(parse_columns(specs, ids, problems)), within)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return found
 
 
 def from_stored(build: Callable[..., LiveTable], text: str, name: str) -> LiveTable:
