@@ -185,7 +185,7 @@ class Tailer:
             self._open_tier(newest, may_continue=False)
         assert self._tier is not None
         self._check_log(newest)
-        self._tail = self._source.tail(self._tier.end)
+        self._tail = self._source.tail(self._tier.end, self._facts)
         self._recover(self._tail)
 
     def _leave_log(self) -> None:

@@ -77,7 +77,7 @@ class Kafka:
         ids = {"profiles": self.topic_id, "more": "m"}
         return {name: TopicFacts(ids[name], sum(topic == name for topic, _ in self.starts)) for name in ids}
 
-    def tail(self, start: Seam) -> Any:
+    def tail(self, start: Seam, facts: dict[str, TopicFacts]) -> Any:
         return FakeTail(self, {(topic, partition): offset for topic, partition, offset in start.items()})
 
 

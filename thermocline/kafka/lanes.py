@@ -1,0 +1,222 @@
+"""The shared reading of partitions: each is fetched once, for all tails whose position is there.
+
+A *lane* is the reading of one partition by the shared consumer. A tail joins it where it stands close to it,
+and is handed all that comes from then on; what lies between, it reads by itself. Nobody waits for a tail that
+takes nothing: once too much waits for it, it loses its place in the lanes that others read, too, and comes
+back as one that is behind. Lanes that all their tails are too slow for are paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from confluent_kafka import TopicPartition
+
+from thermocline.kafka.facts import Message, settle_headers
+from thermocline.kafka.log import CONSUME_RECORDS_MAX, OFFSET_OUT_OF_LOG, PARTITION_END, is_forbidden
+
+if TYPE_CHECKING:
+    from thermocline.kafka.tail import Place
+
+__all__ = ["Lanes", "Member"]
+
+# A tail joins a lane that it is so close to: what one answer of a consumer brings.
+JOIN_OFFSETS_MAX: Final = CONSUME_RECORDS_MAX
+
+
+class Member(Protocol):
+    """A tail, as the lanes know it (`thermocline.kafka.shared_tail.Share`)."""
+
+    places: Sequence[Place]
+    is_full: bool
+    """Whether more waits for it than may."""
+
+    def put(self, messages: list[Message]) -> bool:
+        """Adds what came; whether more waits now than may."""
+        ...
+
+    def has_joined(self, place: Place, at: int) -> None:
+        """All of the partition from there on is handed to it."""
+        ...
+
+    def falls_behind(self, place: Place) -> None:
+        """It is handed nothing more of the partition, and forgets what waits of it."""
+        ...
+
+    def has_some_room(self) -> bool:
+        """Whether it has taken most of what waited when it was full."""
+        ...
+
+
+class Assignable(Protocol):
+    """What of a consumer the lanes move (`confluent_kafka.Consumer`)."""
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> Any:
+        """Begins to read them at their offsets."""
+        ...
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> Any:
+        """Reads them no more."""
+        ...
+
+    def pause(self, partitions: list[TopicPartition]) -> Any:
+        """Reads them no more for now."""
+        ...
+
+    def resume(self, partitions: list[TopicPartition]) -> Any:
+        """Goes on to read them."""
+        ...
+
+
+@dataclass(slots=True)
+class Lane:
+    """The reading of one partition of one topic; ``next`` is the first offset that was not handed out."""
+
+    topic_id: str
+    next: int
+    members: list[Member] = field(default_factory=list)
+    is_paused: bool = False
+
+
+class Lanes:
+    """All lanes of a consumer; for the thread that polls it, but for `next_of`."""
+
+    def __init__(self, consumer: Assignable) -> None:
+        self._consumer = consumer
+        self._lanes: dict[Place, Lane] = {}
+
+    def next_of(self, place: Place) -> int | None:
+        """How far the partition was handed out; None where nobody shares it. For any thread."""
+        lane = self._lanes.get(place)
+        return None if lane is None else lane.next
+
+    def join(self, member: Member, positions: Mapping[Place, int], topic_ids: Mapping[str, str]) -> None:
+        """Lets a tail join the lanes that it is close to, and begins those that nobody reads.
+
+        One that is ahead of a lane takes it along, and those that read it so far are behind. One that is
+        behind stays so. A lane of another topic of the name ends: what it has may be of that one.
+        """
+        begun, joined = [], []
+        for place, at in positions.items():
+            topic_id, lane = topic_ids.get(place[0], ""), self._lanes.get(place)
+            # safety: shared-tail-other-topic
+            if lane is not None and (lane.topic_id != topic_id or at > lane.next + JOIN_OFFSETS_MAX):
+                self._dissolve(place, lane)
+                lane = None
+            if lane is None:
+                lane = self._lanes[place] = Lane(topic_id, at)
+                begun.append(TopicPartition(*place, at))
+            if member not in lane.members and lane.next <= at + JOIN_OFFSETS_MAX:
+                lane.members.append(member)
+                member.has_joined(place, lane.next)
+                joined.append((place, lane))
+        if begun:
+            self._consumer.incremental_assign(begun)
+        for place, lane in joined:
+            self._balance(place, lane)
+
+    def leave(self, member: Member) -> None:
+        """Hands a tail nothing more."""
+        for place, lane in self._of(member):
+            lane.members.remove(member)
+            if lane.members:
+                self._balance(place, lane)
+            else:
+                self._end(place)
+
+    def hand_out(self, messages: Sequence[Message]) -> None:
+        """Hands what came to all that read it; moves the lanes."""
+        parts: dict[Member, list[Message]] = {}
+        cut: dict[Place, Lane] = {}
+        forbidden: set[Place] = set()
+        for message in messages:
+            place = (message.topic(), message.partition())
+            lane = self._lanes.get(place)
+            if lane is None or not _moved(lane, message):
+                continue
+            if _is_cut(message):
+                cut[place] = lane
+                continue
+            if _is_forbidden(message):
+                forbidden.add(place)
+            for member in lane.members:
+                parts.setdefault(member, []).append(message)
+        self._put(parts)
+        for place, lane in cut.items():
+            self._dissolve(place, lane)  # each hears by itself whether the log holds what it wants
+        for place in forbidden - cut.keys():
+            self._end(place)  # the consumer says it once, and nothing more of the topic
+
+    def _put(self, parts: Mapping[Member, list[Message]]) -> None:
+        for member, part in parts.items():
+            if member.put(part) and not member.is_full:
+                member.is_full = True
+                for place, lane in self._of(member):
+                    self._balance(place, lane)
+
+    def has_room(self, member: Member) -> None:
+        """Goes on with the lanes of a tail that took all that waited for it."""
+        member.is_full = False
+        for place, lane in self._of(member):
+            for other in lane.members:
+                if other.is_full and other.has_some_room():
+                    other.is_full = False
+            self._balance(place, lane)
+
+    def _balance(self, place: Place, lane: Lane) -> None:
+        """Pauses a lane that all its tails are too slow for; of some that are, it is rid."""
+        slow = [member for member in lane.members if member.is_full]
+        if len(slow) == len(lane.members):
+            if not lane.is_paused:
+                lane.is_paused = True
+                self._consumer.pause([TopicPartition(*place)])
+            return
+        for member in slow:  # safety: shared-tail-slow
+            lane.members.remove(member)
+            member.falls_behind(place)
+        if lane.is_paused:
+            lane.is_paused = False
+            self._consumer.resume([TopicPartition(*place)])
+
+    def _dissolve(self, place: Place, lane: Lane) -> None:
+        self._end(place)
+        for member in lane.members:
+            member.falls_behind(place)
+
+    def _end(self, place: Place) -> None:
+        del self._lanes[place]
+        parts = [TopicPartition(*place)]
+        self._consumer.resume(parts)  # a pause outlives the assignment  # safety: shared-tail-resumed
+        self._consumer.incremental_unassign(parts)
+
+    def _of(self, member: Member) -> list[tuple[Place, Lane]]:
+        """The lanes that it reads."""
+        found = [(place, self._lanes.get(place)) for place in member.places]
+        return [(place, lane) for place, lane in found if lane is not None and member in lane.members]
+
+
+def _moved(lane: Lane, message: Message) -> bool:
+    """Whether the message is to be handed out; the lane is behind it then."""
+    error = message.error()
+    if error is not None:
+        if error.code() == PARTITION_END:
+            lane.next = max(lane.next, message.offset())
+        return True
+    if message.offset() < lane.next:
+        return False
+    lane.next = message.offset() + 1
+    if len(lane.members) > 1:
+        settle_headers(message)
+    return True
+
+
+def _is_cut(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == OFFSET_OUT_OF_LOG
+
+
+def _is_forbidden(message: Message) -> bool:
+    error = message.error()
+    return error is not None and is_forbidden(error)
