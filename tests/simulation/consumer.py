@@ -7,8 +7,9 @@ reading.step()                            one turn of the thread that polls the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from tests.simulation.kafka import BOOTSTRAP_SERVERS, FakeCluster
 from tests.simulation.partitions import Place, Record
 from thermocline.errors import OffsetsGone
-from thermocline.kafka.facts import TopicFacts
+from thermocline.kafka.facts import RecordChunk, TopicFacts
 from thermocline.kafka.log import CONSUME_RECORDS_MAX, OFFSET_OUT_OF_LOG, PARTITION_END, take
 from thermocline.kafka.shared_tail import Share, SharedReading
 from thermocline.kafka.tail import Asked, End, Tail
@@ -25,6 +26,9 @@ from thermocline.rules.seam import Seam
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
 
+# A turn of the consumer's thread brings what the one before fetched; one that joins takes a few.
+TURNS_MIN = 4
+TURNS_MAX = 30
 CONFIG = {"bootstrap.servers": BOOTSTRAP_SERVERS}
 
 
@@ -120,7 +124,7 @@ class FakeConsumer:
 
     def consume(self, number: int, timeout_seconds: float) -> list[FakeMessage]:
         """What there is beside it."""
-        found = []
+        found: list[FakeMessage] = []
         while len(found) < number and (message := self._next()) is not None:
             found.append(message)
         return found
@@ -204,10 +208,13 @@ class FakeReading:
 
     def tail(self, start: Seam, facts: Mapping[str, TopicFacts], table: str) -> Tail:
         """One of those that share the reading."""
+        return Tail(CONFIG, start, table, self._clock, self.share(start, facts))
+
+    def share(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Share:
+        """The reader of one of them."""
         places = [(topic, partition) for topic, partition, _ in start.items()]
         probes: Asked = FakeProbes(self._cluster, places, self._clock)
-        share: Share = self._reading.share(start, facts, probes)
-        return Tail(CONFIG, start, table, self._clock, share)
+        return self._reading.share(start, facts, probes)
 
     def step(self) -> None:
         """One turn of the thread that polls the shared consumer."""
@@ -237,3 +244,76 @@ class FakeReading:
         log = self._cluster.partition_or_none(*place)
         end = log.start if log is not None and log.start > wanted else "?"
         return OffsetsGone(table=table, gaps=(f"{place[0]}/{place[1]}@{wanted}-{end}",))
+
+
+class SharedTails:
+    """The reading of a process that tails two tables of the same topics: one is the history's.
+
+    The other begins where that one does or at the log's start, takes what it gets or stands still, and
+    begins again, by chance.
+    """
+
+    def __init__(self, cluster: FakeCluster, clock: Clock, counts: Counter[str]) -> None:
+        self._cluster, self._counts, self.clock = cluster, counts, clock
+        self._reading = FakeReading(cluster, clock)
+        self._chance = Random(counts["tailers started"])
+        self._other: Tail | None = None
+
+    def tail(self, start: Seam, facts: Mapping[str, TopicFacts], table: str) -> Tail:
+        """Of the history's table."""
+        if self._other is None and self._chance.random() < 0.8:
+            self._begin_other(start, facts)
+        return _TailOfSeveral(self, start, facts, table)
+
+    def share(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Share:
+        """The reader of one of them."""
+        return self._reading.share(start, facts)
+
+    def turn(self, positions: Seam, facts: Mapping[str, TopicFacts]) -> None:
+        """One of the consumer's thread, and one of the other table's; ``positions`` are of the first."""
+        self._reading.step()
+        self._poll_other(positions, facts)
+
+    def _begin_other(self, start: Seam, facts: Mapping[str, TopicFacts]) -> None:
+        logs = {
+            place: self._cluster.partition_or_none(*place)
+            for place in [(topic, partition) for topic, partition, _ in start.items()]
+        }
+        if self._chance.random() < 0.5:
+            start = Seam({place: start[place] if log is None else log.start for place, log in logs.items()})
+        self._other = self._reading.tail(start, facts, "another")
+
+    def _poll_other(self, positions: Seam, facts: Mapping[str, TopicFacts]) -> None:
+        if self._other is None or self._chance.random() < 0.3:
+            return
+        self._counts["shared tails polled"] += 1
+        try:
+            self._other.poll(0)
+            if self._chance.random() < 0.9:
+                return
+        except OffsetsGone:
+            pass
+        self._other.close()
+        self._other = None
+        if self._chance.random() < 0.8:
+            self._begin_other(positions, facts)
+
+
+class _TailOfSeveral(Tail):
+    """A tail that takes what comes in some turns of all threads, until nothing does."""
+
+    def __init__(self, tails: SharedTails, start: Seam, facts: Mapping[str, TopicFacts], table: str) -> None:
+        super().__init__(CONFIG, start, table, tails.clock, tails.share(start, facts))
+        self._tails, self._described = tails, facts
+
+    def poll(self, timeout_seconds: float, records_max: int = CONSUME_RECORDS_MAX) -> list[RecordChunk]:
+        """As the tail's, without waiting."""
+        chunks: list[RecordChunk] = []
+        for number in range(TURNS_MAX):
+            before = self.positions()
+            self._tails.turn(before, self._described)
+            came = super().poll(0, records_max)
+            chunks += came
+            if not came and number >= TURNS_MIN and self.positions() == before:
+                break
+        return chunks

@@ -1,9 +1,9 @@
 """The shared reading of partitions: each is fetched once, for all tails whose position is there.
 
 A *lane* is the reading of one partition by the shared consumer. A tail joins it where it stands close to it,
-and is handed all that comes from then on; what lies between, it reads by itself. Nobody waits for a tail that
-takes nothing: once too much waits for it, it loses its place in the lanes that others read, too, and comes
-back as one that is behind. Lanes that all their tails are too slow for are paused.
+and is handed all that comes from then on; what lies between, it reads by itself. A lane is paused while
+enough waits for all its tails. Nobody waits for one of them that takes nothing: once too much waits for it,
+it is left behind, and comes back as one that is.
 """
 
 from __future__ import annotations
@@ -30,11 +30,21 @@ class Member(Protocol):
     """A tail, as the lanes know it (`thermocline.kafka.shared_tail.Share`)."""
 
     places: Sequence[Place]
-    is_full: bool
-    """Whether more waits for it than may."""
+    is_held: bool
+    """Whether a lane of it is paused, or was: it says so when it has taken all."""
 
-    def put(self, messages: list[Message]) -> bool:
-        """Adds what came; whether more waits now than may."""
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits for it."""
+        ...
+
+    @property
+    def is_left(self) -> bool:
+        """Whether so much waits for it that it gets no more."""
+        ...
+
+    def put(self, messages: list[Message]) -> None:
+        """Adds what came."""
         ...
 
     def has_joined(self, place: Place, at: int) -> None:
@@ -43,10 +53,6 @@ class Member(Protocol):
 
     def falls_behind(self, place: Place) -> None:
         """It is handed nothing more of the partition, and forgets what waits of it."""
-        ...
-
-    def has_some_room(self) -> bool:
-        """Whether it has taken most of what waited when it was full."""
         ...
 
 
@@ -149,31 +155,30 @@ class Lanes:
         for place in forbidden - cut.keys():
             self._end(place)  # the consumer says it once, and nothing more of the topic
 
+    def has_room(self, member: Member) -> None:
+        """Goes on with the lanes of a tail that took all that waited for it."""
+        member.is_held = False
+        for place, lane in self._of(member):
+            self._balance(place, lane)
+
     def _put(self, parts: Mapping[Member, list[Message]]) -> None:
         for member, part in parts.items():
-            if member.put(part) and not member.is_full:
-                member.is_full = True
+            member.put(part)
+        for member in parts:
+            if member.is_full:
                 for place, lane in self._of(member):
                     self._balance(place, lane)
 
-    def has_room(self, member: Member) -> None:
-        """Goes on with the lanes of a tail that took all that waited for it."""
-        member.is_full = False
-        for place, lane in self._of(member):
-            for other in lane.members:
-                if other.is_full and other.has_some_room():
-                    other.is_full = False
-            self._balance(place, lane)
-
     def _balance(self, place: Place, lane: Lane) -> None:
-        """Pauses a lane that all its tails are too slow for; of some that are, it is rid."""
-        slow = [member for member in lane.members if member.is_full]
-        if len(slow) == len(lane.members):
+        """Pauses a lane while enough waits for all its tails; otherwise leaves those that take nothing."""
+        if all(member.is_full for member in lane.members):
             if not lane.is_paused:
                 lane.is_paused = True
                 self._consumer.pause([TopicPartition(*place)])
+            for member in lane.members:
+                member.is_held = True
             return
-        for member in slow:  # safety: shared-tail-slow
+        for member in [member for member in lane.members if member.is_left]:  # safety: shared-tail-slow
             lane.members.remove(member)
             member.falls_behind(place)
         if lane.is_paused:

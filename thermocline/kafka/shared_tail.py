@@ -42,6 +42,8 @@ LISTEN_SECONDS: Final = 0.05
 WAITING_BYTES_MAX: Final = 8 << 20
 # Of small records, what they take as objects counts.
 WAITING_RECORDS_MAX: Final = 50_000
+# Where others go on, so much of both: two answers, so that of tails of one pace none is left behind.
+LEFT_AT: Final = 8
 # All tails of a process together ask for their ends about this often.
 END_PROBES_PER_SECOND: Final = 25
 # A tail that is behind in some partitions looks so often for what it is handed of the others.
@@ -190,7 +192,7 @@ class Share:
         self.places: Sequence[Place] = [(topic, partition) for topic, partition, _ in start.items()]
         self.topic_ids = topic_ids
         self.probes = probes
-        self.is_full = False  # the consumer's thread sets it
+        self.is_held = False  # the consumer's thread sets it
         self._reading = reading
         self._changed = threading.Condition()
         self._waiting: list[Message] = []
@@ -203,20 +205,23 @@ class Share:
         starts = {(topic, partition): offset for topic, partition, offset in start.items()}
         self._begun = self._joining = reading.join(self, starts)
 
-    def put(self, messages: list[Message]) -> bool:
-        """Adds what came; whether more waits now than may."""
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits for it."""
+        return self._waits(1)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether so much waits for it that it gets no more."""
+        return self._waits(LEFT_AT)
+
+    def put(self, messages: list[Message]) -> None:
+        """Adds what came."""
         more_bytes = _bytes_of(messages)
         with self._changed:
             self._waiting += messages
             self._waiting_bytes += more_bytes
             self._changed.notify()
-            return self._waiting_bytes > WAITING_BYTES_MAX or len(self._waiting) > WAITING_RECORDS_MAX
-
-    def has_some_room(self) -> bool:
-        """Whether it has taken most of what waited when it was full."""
-        return (
-            self._waiting_bytes <= WAITING_BYTES_MAX // 2 and len(self._waiting) <= WAITING_RECORDS_MAX // 2
-        )
 
     def has_joined(self, place: Place, at: int) -> None:
         """The lane hands it all from there on."""
@@ -242,7 +247,7 @@ class Share:
             messages = self._by_itself(behind, positions, max(records_max // 2, 1), timeout_seconds)
             timeout_seconds = 0
         messages += self._handed(records_max - len(messages), timeout_seconds)
-        if self.is_full and not self._waiting:
+        if self.is_held and not self._waiting:
             self._reading.resume(self)
         return messages
 
@@ -254,6 +259,11 @@ class Share:
         """Nobody takes any more."""
         self._reading.end(self)
         self._leave_own()
+
+    def _waits(self, times: int) -> bool:
+        """Whether more waits than may, so many times."""
+        many, much = times * WAITING_RECORDS_MAX, times * WAITING_BYTES_MAX
+        return len(self._waiting) > many or self._waiting_bytes > much
 
     def _has_begun(self, timeout_seconds: float) -> bool:
         """Whether it has been seen to which lanes it joins at its start; raises what that raised."""
