@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from confluent_kafka import TopicPartition
 
-from thermocline.kafka.admin import admin_client
+from thermocline.kafka.admin import admin_client, destroy_left_behind
 from thermocline.kafka.facts import Message
 from thermocline.kafka.lanes import JOIN_OFFSETS_MAX, Lanes
 from thermocline.kafka.log import CONSUME_RECORDS_MAX, PARTITION_END, consumer_of, offsets_gone, take
@@ -81,6 +81,7 @@ class SharedConsumer:
 
     def share(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Share:
         """What reads these partitions from there on, of topics of which these facts are known."""
+        destroy_left_behind()  # with which the log was looked at before
         return self._reading.share(
             start, facts, self._asked.of([(topic, p) for topic, p, _ in start.items()])
         )
