@@ -82,7 +82,7 @@ class Bench:
 
     def run(self, names: Sequence[str], code: Path, options: argparse.Namespace) -> dict[str, Any]:
         """One server of these tables, by one checkout."""
-        environment = {"PYTHONPATH": str(code.absolute())}
+        environment = {"PYTHONPATH": str(code.absolute()), "PYTHONSAFEPATH": "1"}
         log_path = self._stack.folder / "serve.log"
         serve = Command(self._config_of(names), log_path, "serve", environment=environment)
         try:

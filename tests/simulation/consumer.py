@@ -75,8 +75,15 @@ class FakeMessage:
 class FakeConsumer:
     """A consumer whose partitions are assigned. It fetches ahead: what it gives may be of a topic before."""
 
-    def __init__(self, cluster: FakeCluster, records_a_fetch: int = 100) -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        records_a_fetch: int = 100,
+        forbidden: frozenset[str] | set[str] = frozenset(),
+    ) -> None:
+        """``forbidden`` are topics that the user may not read, which it says once."""
         self._cluster = cluster
+        self._forbidden = forbidden
         self._records_a_fetch = records_a_fetch
         self._fetch_from: dict[Place, int] = {}
         self._given: dict[Place, int] = {}
@@ -156,9 +163,11 @@ class FakeConsumer:
             log = self._cluster.partition_or_none(*place)
             if log is None or place in self._paused or at < 0:
                 continue
-            if not log.start <= at <= log.end:
+            is_forbidden = place[0] in self._forbidden
+            if is_forbidden or not log.start <= at <= log.end:
                 self._fetch_from[place] = -1  # until it is assigned again
-                found.append(FakeMessage(place, at, None, OFFSET_OUT_OF_LOG))
+                code = KafkaError.TOPIC_AUTHORIZATION_FAILED if is_forbidden else OFFSET_OUT_OF_LOG
+                found.append(FakeMessage(place, at, None, code))
                 continue
             records = log.between(at, log.end)
             part = records[: self._records_a_fetch]
@@ -203,7 +212,8 @@ class FakeReading:
 
     def __init__(self, cluster: FakeCluster, clock: Clock, records_a_fetch: int = 100) -> None:
         self._cluster, self._clock, self._records_a_fetch = cluster, clock, records_a_fetch
-        self.consumers = [FakeConsumer(cluster, records_a_fetch)]
+        self.forbidden: set[str] = set()
+        self.consumers = [FakeConsumer(cluster, records_a_fetch, self.forbidden)]
         self._reading = SharedReading(self.consumers[0], self)  # type: ignore[arg-type]
 
     def tail(self, start: Seam, facts: Mapping[str, TopicFacts], table: str) -> Tail:
@@ -236,7 +246,7 @@ class FakeReading:
 
     def own(self) -> Any:
         """A consumer for a tail that is behind."""
-        self.consumers.append(FakeConsumer(self._cluster, self._records_a_fetch))
+        self.consumers.append(FakeConsumer(self._cluster, self._records_a_fetch, self.forbidden))
         return self.consumers[-1]
 
     def gone(self, table: str, place: Place, wanted: int) -> OffsetsGone:

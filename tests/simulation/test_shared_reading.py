@@ -12,11 +12,12 @@ from typing import Any, Final
 import pytest
 
 from tests.manual_clock import ManualClock
-from tests.simulation.consumer import FakeReading
+from tests.simulation.consumer import CONFIG, FakeReading
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.partitions import Place, Record
-from thermocline.errors import OffsetsGone
+from thermocline.errors import OffsetsGone, TopicForbidden
 from thermocline.kafka import lanes, shared_tail
+from thermocline.kafka.shared_tail import Share
 from thermocline.kafka.tail import Tail
 from thermocline.rules.seam import Seam
 
@@ -25,6 +26,7 @@ PLACES: Final = [(topic, number) for topic, partitions in TOPICS.items() for num
 TAILS: Final = 3
 HISTORIES: Final = 150
 STEPS: Final = 120
+START: Final = Seam({("orders", 0): 0})
 SETTLE_ROUNDS: Final = 500
 
 
@@ -176,3 +178,74 @@ def test_tails_that_share_a_consumer_read_each_record_once_whatever_the_others_d
         shared.settle()
         assert all(tailed.is_at_its_end() for tailed in shared.tails)
         assert (shared.reading.open, shared.reading.fetched - before) == (1, 4), "each is fetched once"
+
+
+class Two:
+    """Two tails of one partition, which share a consumer."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.cluster.create_topic("orders", 1)
+        self.reading = FakeReading(self.cluster, ManualClock())
+
+    def share(self) -> Share:
+        return self.reading.share(START, self.cluster.log().describe(["orders"]))
+
+    def tail(self) -> Tail:
+        return Tail(CONFIG, START, reader=self.share())
+
+    def send(self, *values: bytes) -> None:
+        for value in values:
+            self.cluster.produce("orders", 0, b"k", value)
+
+    def turns(self, *tails: Tail) -> list[list[bytes | None]]:
+        """What each of them gives in some turns."""
+        read: list[list[bytes | None]] = [[] for _ in tails]
+        for _ in range(10):
+            self.reading.step()
+            for tail, found in zip(tails, read, strict=True):
+                found += [value for chunk in tail.poll(0) for value in chunk.values]
+        return read
+
+
+def test_a_tail_of_a_topic_that_was_made_again_is_handed_nothing_of_the_one_before() -> None:
+    """Method: the consumer has fetched records of the topic before, for a tail that does not know yet."""
+    two = Two()
+    two.send(b"of the topic before")
+    late = two.tail()
+    two.reading.step()
+    two.cluster.replace_topic("orders")
+    two.send(b"1", b"2")
+    assert two.turns(two.tail()) == [[b"1", b"2"]]
+    late.close()
+
+
+def test_what_waits_for_a_tail_that_takes_nothing_is_bounded_and_the_other_reads_on() -> None:
+    two = Two()
+    waiting = two.share()
+    still, other = Tail(CONFIG, START, reader=waiting), two.tail()
+    assert two.turns(still, other) == [[], []]
+    values = [b"%d" % number for number in range(100)]
+    for value in values:
+        two.send(value)
+        assert two.turns(other) == [[value]]
+        assert not waiting.is_left, "it is handed no more, and keeps nothing"
+    assert two.turns(still, other) == [values, []]
+    assert two.reading.open == 1
+
+
+def test_a_topic_that_may_not_be_read_is_asked_for_again_by_each_tail_that_begins_again() -> None:
+    """Goal: who begins again hears of it, though another one, which takes nothing, was told before."""
+    two = Two()
+    two.send(b"1")
+    two.reading.forbidden.add("orders")
+    still, first = two.tail(), two.tail()
+    with pytest.raises(TopicForbidden):
+        two.turns(first)
+    first.close()
+    with pytest.raises(TopicForbidden):
+        two.turns(two.tail())
+    two.reading.forbidden.clear()
+    assert two.turns(two.tail()) == [[b"1"]]
+    with pytest.raises(TopicForbidden):
+        two.turns(still)

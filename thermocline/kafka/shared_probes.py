@@ -62,7 +62,7 @@ class _ForOne:
     def __init__(self, together: _Together) -> None:
         self._together = together
         self._ends_seen = together.ends()[0]
-        self._facts_seen = together.facts()[0]  # safety: shared-probes-news
+        self._facts_seen = together.facts()[0]
 
     def ends(self) -> list[End]:
         """As `Probes.ends`."""
