@@ -65,16 +65,17 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
-    ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
-    of them (`rules.bad_digest`); ``parts`` are those of a source other than Kafka that were read;
-    ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``error`` is a pickled
-    error of ours.
+    ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
+    the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
+    source other than Kafka that were read; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
+    "topic/partition"; ``error`` is a pickled error of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
     error: bytes | None = None
     records: int = 0
     read_bytes: int = 0
+    filtered: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
@@ -205,13 +206,14 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 def _decode(
     task: ReadTask, decoder: Decoder, unread: UnreadFields, chunk: RecordChunk, report: ReadReport
 ) -> tuple[pa.Table, pa.Table]:
-    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
     report.records += len(chunk.offsets)
     report.read_bytes += sum(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    sampled = unread.of(chunk.values)
+    report.filtered += len(decoded.filtered)
+    sampled = unread.of(decoded.not_filtered(chunk.values))
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

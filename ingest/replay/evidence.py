@@ -182,7 +182,7 @@ def live_rows(
     for bucket in np.unique(of_bucket).tolist():
         keys = records.column(KEY).combine_chunks().filter(pa.array(of_bucket == bucket)).unique().sort()
         for hit in probe(io, definition, files.get(bucket, ()), keys):
-            for some, rows in rows_at(io, hit.file.path, hit.positions, PROVENANCE):
+            for some, rows in rows_at(io, definition, hit.file.path, hit.positions, PROVENANCE):
                 names = keys.take(pa.array(hit.key_indexes[some])).to_pylist()
                 found.update(zip(names, origins(rows), strict=True))
     return found
@@ -280,7 +280,9 @@ class _Search:
             return
         # Keys alone first: few records are of ours, and of a bad record the key may be readable.
         nothing = [None] * len(chunk.keys)
-        by_key = self._key_decoder.decode(chunk.keys, nothing, chunk.headers_of)  # safety: replay-key-headers
+        by_key = self._key_decoder.decode(
+            chunk.keys, nothing, chunk.headers_of, chunk.topic
+        )  # safety: replay-key-headers
         keyed = self._ours(_table(self._definition, by_key, chunk, range(len(chunk.offsets))))
         is_before = pc.less(keyed.column(OFFSET), self._seam.get((chunk.topic, chunk.partition)))
         self._hear_good(chunk, keyed.filter(is_before))
@@ -360,6 +362,7 @@ class _AsRead:
                 [chunk.keys[i] for i in some],
                 [chunk.values[i] for i in some],
                 chunk.headers_of_some(some),
+                chunk.topic,
             )
             yield first, decoded, _table(self._definitions[number], decoded, chunk, some)
 

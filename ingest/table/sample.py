@@ -70,11 +70,11 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
     examples: dict[str, str] = {}
     unread = Sampled()
     for chunk in read_ranges(settings.kafka.client_config(), ranges, definition.name):
-        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
         records += len(chunk.offsets)
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        unread += fields.of(chunk.values, RECORDS_MAX)
+        unread += fields.of(decoded.not_filtered(chunk.values), RECORDS_MAX)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

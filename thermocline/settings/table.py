@@ -13,6 +13,7 @@ from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.columns import Column
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
+from thermocline.rules.routing import Condition
 from thermocline.rules.topic_patterns import problems_of_entries, split_entries
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.settings.section import Section
@@ -24,6 +25,7 @@ from thermocline.settings.values import (
     OnErrorText,
     Seconds,
     Start,
+    WhereText,
     names_of,
 )
 
@@ -35,6 +37,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     tuple[Column, ...]: dict[str, ColumnText],
     DeleteRule | None: DeleteText | None,
     OnError: OnErrorText,
+    tuple[Condition, ...]: WhereText,
 }
 
 

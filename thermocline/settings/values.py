@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, datetime
 from ipaddress import ip_network
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -21,6 +21,7 @@ __all__ = [
     "OnErrorText",
     "Seconds",
     "Start",
+    "WhereText",
     "names_of",
     "size_of",
 ]
@@ -91,6 +92,10 @@ def _delete_when(value: object) -> object:
     raise ValueError('delete_when is of the form { path = "op", values = ["D"] }, or with a header')
 
 
+def _where(value: object) -> object:
+    return [value] if isinstance(value, dict) else value
+
+
 def _on_error(value: object) -> object:
     if isinstance(value, str):
         return value
@@ -109,4 +114,6 @@ Start = Annotated[str, BeforeValidator(_start)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
 DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
+# What a condition says is judged with the definition, since only a format says whether it can be read.
+WhereText = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_where)]
 ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]

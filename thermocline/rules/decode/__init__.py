@@ -38,6 +38,7 @@ from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.records import RecordDecoder
+from thermocline.rules.decode.routed import RoutedDecoder, RouteTexts, TextReader
 from thermocline.rules.decode.schema_documents import (
     AskedSchemas,
     OneSchema,
@@ -47,6 +48,7 @@ from thermocline.rules.decode.schema_documents import (
     WriterSchemas,
 )
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
+from thermocline.rules.routing import Source
 
 __all__ = [
     "AskedSchemas",
@@ -54,7 +56,9 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Readers",
+    "RouteTexts",
     "Stage",
+    "TextReader",
     "Unpacker",
     "WriterSchemas",
     "arrow_array",
@@ -67,6 +71,7 @@ __all__ = [
     "readers_for",
     "records_table",
     "sequences",
+    "text_reader_for",
     "unpack_arrays",
 ]
 
@@ -88,10 +93,24 @@ class Readers:
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
-    """The decoder of the definition's records, made of its `readers_for` and its columns."""
+    """The decoder of the definition's records, made of its `readers_for` and its columns.
+
+    Where the definition says which records are the table's, it filters the others.
+    """
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
-    return RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    decoder = RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    if not definition.route:
+        return decoder
+    return RoutedDecoder(definition, text_reader_for(definition, definition.route.sources, registry), decoder)
+
+
+def text_reader_for(
+    definition: LiveTable, sources: Sequence[Source], registry: WriterSchemas | None = None
+) -> TextReader:
+    """What reads the texts of sources, as records in the formats of a definition have them."""
+    readers = readers_for(definition, registry)
+    return TextReader(definition, sources, readers.envelope, readers.key_format, readers.value_format)
 
 
 def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Readers:
