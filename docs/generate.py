@@ -36,7 +36,7 @@ from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.values import Bytes, Names, OnErrorText, WhereText
+from thermocline.settings.values import Bytes, Names, OnErrorText, UnlessText, WhereText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -650,6 +650,8 @@ def _kind_of(field: FieldInfo) -> str:
     if _is_of(field, Bytes):
         return "size"
     if _is_of(field, Names):
+        return "list of names"
+    if field.annotation == UnlessText:
         return "list of names"
     if _is_of(field, WhereText):
         return "a condition, or several"
