@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import TopicPartition
 
@@ -24,6 +24,19 @@ __all__ = ["Lanes", "Member"]
 
 # A tail joins a lane that it is so close to: what one answer of a consumer brings.
 JOIN_OFFSETS_MAX: Final = CONSUME_RECORDS_MAX
+
+
+class Part(NamedTuple):
+    """What came of a partition at once, events included; ``size_bytes`` are of keys and values."""
+
+    place: Place
+    messages: Sequence[Message]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, place: Place, messages: Sequence[Message]) -> Part:
+        """With its size."""
+        return cls(place, messages, sum(len(one.value() or b"") + len(one.key() or b"") for one in messages))
 
 
 class Member(Protocol):
@@ -43,7 +56,11 @@ class Member(Protocol):
         """Whether so much waits for it that it gets no more."""
         ...
 
-    def put(self, messages: list[Message]) -> None:
+    def topic_id(self, place: Place) -> str:
+        """Of which topic of its name the partition is meant."""
+        ...
+
+    def put(self, part: Part) -> None:
         """Adds what came."""
         ...
 
@@ -98,18 +115,29 @@ class Lanes:
         lane = self._lanes.get(place)
         return None if lane is None else lane.next
 
-    def join(self, member: Member, positions: Mapping[Place, int], topic_ids: Mapping[str, str]) -> None:
+    def begin(self, member: Member, positions: Mapping[Place, int]) -> None:
+        """As `join`, for a tail that begins. A lane of another topic of the name ends, with what it has."""
+        for place in positions:
+            lane = self._lanes.get(place)
+            if lane is not None and lane.topic_id != member.topic_id(
+                place
+            ):  # safety: shared-tail-other-topic
+                self._dissolve(place)
+        self.join(member, positions)
+
+    def join(self, member: Member, positions: Mapping[Place, int]) -> None:
         """Lets a tail join the lanes that it is close to, and begins those that nobody reads.
 
         One that is ahead of a lane takes it along, and those that read it so far are behind. One that is
-        behind stays so. A lane of another topic of the name ends: what it has may be of that one.
+        behind stays so, as one of another topic.
         """
         begun, joined = [], []
         for place, at in positions.items():
-            topic_id, lane = topic_ids.get(place[0], ""), self._lanes.get(place)
-            # safety: shared-tail-other-topic
-            if lane is not None and (lane.topic_id != topic_id or at > lane.next + JOIN_OFFSETS_MAX):
-                self._dissolve(place, lane)
+            topic_id, lane = member.topic_id(place), self._lanes.get(place)
+            if lane is not None and lane.topic_id != topic_id:
+                continue
+            if lane is not None and at > lane.next + JOIN_OFFSETS_MAX:
+                self._dissolve(place)
                 lane = None
             if lane is None:
                 lane = self._lanes[place] = Lane(topic_id, at)
@@ -134,8 +162,8 @@ class Lanes:
 
     def hand_out(self, messages: Sequence[Message]) -> None:
         """Hands what came to all that read it; moves the lanes."""
-        parts: dict[Member, list[Message]] = {}
-        cut: dict[Place, Lane] = {}
+        came: dict[Place, list[Message]] = {}
+        cut: set[Place] = set()
         forbidden: set[Place] = set()
         for message in messages:
             place = (message.topic(), message.partition())
@@ -143,16 +171,15 @@ class Lanes:
             if lane is None or not _moved(lane, message):
                 continue
             if _is_cut(message):
-                cut[place] = lane
+                cut.add(place)
                 continue
             if _is_forbidden(message):
                 forbidden.add(place)
-            for member in lane.members:
-                parts.setdefault(member, []).append(message)
-        self._put(parts)
-        for place, lane in cut.items():
-            self._dissolve(place, lane)  # each hears by itself whether the log holds what it wants
-        for place in forbidden - cut.keys():
+            came.setdefault(place, []).append(message)
+        self._put([Part.of(place, some) for place, some in came.items()])
+        for place in cut:
+            self._dissolve(place)  # each hears by itself whether the log holds what it wants
+        for place in forbidden - cut:
             self._end(place)  # the consumer says it once, and nothing more of the topic
 
     def has_room(self, member: Member) -> None:
@@ -161,13 +188,14 @@ class Lanes:
         for place, lane in self._of(member):
             self._balance(place, lane)
 
-    def _put(self, parts: Mapping[Member, list[Message]]) -> None:
-        for member, part in parts.items():
-            member.put(part)
-        for member in parts:
-            if member.is_full:
-                for place, lane in self._of(member):
-                    self._balance(place, lane)
+    def _put(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            for member in self._lanes[part.place].members:
+                member.put(part)
+        for part in parts:
+            lane = self._lanes[part.place]
+            if any(member.is_full for member in lane.members):
+                self._balance(part.place, lane)
 
     def _balance(self, place: Place, lane: Lane) -> None:
         """Pauses a lane while enough waits for all its tails; otherwise leaves those that take nothing."""
@@ -185,16 +213,16 @@ class Lanes:
             lane.is_paused = False
             self._consumer.resume([TopicPartition(*place)])
 
-    def _dissolve(self, place: Place, lane: Lane) -> None:
-        self._end(place)
-        for member in lane.members:
+    def _dissolve(self, place: Place) -> None:
+        for member in self._end(place).members:
             member.falls_behind(place)
 
-    def _end(self, place: Place) -> None:
-        del self._lanes[place]
+    def _end(self, place: Place) -> Lane:
+        lane = self._lanes.pop(place)
         parts = [TopicPartition(*place)]
         self._consumer.resume(parts)  # a pause outlives the assignment  # safety: shared-tail-resumed
         self._consumer.incremental_unassign(parts)
+        return lane
 
     def _of(self, member: Member) -> list[tuple[Place, Lane]]:
         """The lanes that it reads."""

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition
 
 from thermocline.kafka.admin import admin_client, destroy_left_behind
 from thermocline.kafka.facts import Message
-from thermocline.kafka.lanes import JOIN_OFFSETS_MAX, Lanes
+from thermocline.kafka.lanes import JOIN_OFFSETS_MAX, Lanes, Part
 from thermocline.kafka.log import CONSUME_RECORDS_MAX, PARTITION_END, consumer_of, offsets_gone, take
 from thermocline.kafka.shared_probes import SharedProbes
 from thermocline.kafka.tail import END_PROBE_SECONDS, TAIL_CONFIG, Place, Probes
@@ -144,9 +144,13 @@ class SharedReading:
         """How far the shared reading of the partition is; None where there is none."""
         return self._lanes.next_of(place)
 
+    def begin(self, share: Share, positions: Mapping[Place, int]) -> Future[None]:
+        """Lets a tail join where it is close; of other topics, nothing is read any more."""
+        return self._told(lambda: self._lanes.begin(share, positions))
+
     def join(self, share: Share, positions: Mapping[Place, int]) -> Future[None]:
-        """Lets a tail join where it is close."""
-        return self._told(lambda: self._lanes.join(share, positions, share.topic_ids))
+        """Lets a tail join where it is close by now."""
+        return self._told(lambda: self._lanes.join(share, positions))
 
     def end(self, share: Share) -> None:
         """Hands it nothing more."""
@@ -191,20 +195,20 @@ class Share:
         self, reading: SharedReading, start: Seam, topic_ids: Mapping[str, str], probes: Asked
     ) -> None:
         self.places: Sequence[Place] = [(topic, partition) for topic, partition, _ in start.items()]
-        self.topic_ids = topic_ids
+        self._topic_ids = topic_ids
         self.probes = probes
         self.is_held = False  # the consumer's thread sets it
         self._reading = reading
         self._changed = threading.Condition()
-        self._waiting: list[Message] = []
-        self._waiting_bytes = 0
+        self._waiting: list[Part] = []
+        self._waiting_bytes = self._waiting_records = 0
         # Those that it is behind in, and where a lane takes over; under the condition.
         self._behind: dict[Place, int | None] = dict.fromkeys(self.places)
         self._own: Consumer | None = None
         self._own_places: set[Place] = set()
         self._heard_of: set[Place] = set()  # by its own consumer: the log has what it wants of these
         starts = {(topic, partition): offset for topic, partition, offset in start.items()}
-        self._begun = self._joining = reading.join(self, starts)
+        self._begun = self._joining = reading.begin(self, starts)
 
     @property
     def is_full(self) -> bool:
@@ -216,12 +220,14 @@ class Share:
         """Whether so much waits for it that it gets no more."""
         return self._waits(LEFT_AT)
 
-    def put(self, messages: list[Message]) -> None:
+    def topic_id(self, place: Place) -> str:
+        """Of which topic of its name the partition is meant."""
+        return self._topic_ids.get(place[0], "")
+
+    def put(self, part: Part) -> None:
         """Adds what came."""
-        more_bytes = _bytes_of(messages)
         with self._changed:
-            self._waiting += messages
-            self._waiting_bytes += more_bytes
+            self._add(part)
             self._changed.notify()
 
     def has_joined(self, place: Place, at: int) -> None:
@@ -233,8 +239,7 @@ class Share:
         """The lane hands it nothing more; what waits of it is read again, and holds no memory until then."""
         with self._changed:
             self._behind[place] = None
-            self._waiting = [one for one in self._waiting if (one.topic(), one.partition()) != place]
-            self._waiting_bytes = _bytes_of(self._waiting)
+            self._keep([part for part in self._waiting if part.place != place])
 
     def take(
         self, records_max: int, timeout_seconds: float, positions: Mapping[Place, int], /
@@ -264,7 +269,7 @@ class Share:
     def _waits(self, times: int) -> bool:
         """Whether more waits than may, so many times."""
         many, much = times * WAITING_RECORDS_MAX, times * WAITING_BYTES_MAX
-        return len(self._waiting) > many or self._waiting_bytes > much
+        return self._waiting_records > many or self._waiting_bytes > much
 
     def _has_begun(self, timeout_seconds: float) -> bool:
         """Whether it has been seen to which lanes it joins at its start; raises what that raised."""
@@ -331,19 +336,28 @@ class Share:
 
     def _handed(self, records_max: int, timeout_seconds: float) -> list[Message]:
         """What the lanes handed over, but for what lies beyond a gap."""
+        taken: list[Message] = []
         with self._changed:
             if not self._waiting and timeout_seconds:
                 self._changed.wait(timeout_seconds)
-            ready, held = self._waiting, []
-            if self._behind:
-                # safety: shared-tail-held
-                held = [one for one in ready if (one.topic(), one.partition()) in self._behind]
-                ready = [one for one in ready if (one.topic(), one.partition()) not in self._behind]
-            taken, left = ready[:records_max], ready[records_max:]
-            self._waiting = left + held
-            self._waiting_bytes = self._waiting_bytes - _bytes_of(taken) if self._waiting else 0
-            return taken
+            left = []
+            for part in self._waiting:
+                room = records_max - len(taken)
+                if part.place in self._behind or not room:  # safety: shared-tail-held
+                    left.append(part)
+                    continue
+                taken += part.messages[:room]
+                if len(part.messages) > room:
+                    left.append(Part.of(part.place, part.messages[room:]))
+            self._keep(left)
+        return taken
 
+    def _keep(self, parts: Sequence[Part]) -> None:
+        self._waiting, self._waiting_bytes, self._waiting_records = [], 0, 0
+        for part in parts:
+            self._add(part)
 
-def _bytes_of(messages: Sequence[Message]) -> int:
-    return sum(len(message.value() or b"") + len(message.key() or b"") for message in messages)
+    def _add(self, part: Part) -> None:
+        self._waiting.append(part)
+        self._waiting_bytes += part.size_bytes
+        self._waiting_records += len(part.messages)
