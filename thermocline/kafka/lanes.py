@@ -115,26 +115,16 @@ class Lanes:
         lane = self._lanes.get(place)
         return None if lane is None else lane.next
 
-    def begin(self, member: Member, positions: Mapping[Place, int]) -> None:
-        """As `join`, for a tail that begins. A lane of another topic of the name ends, with what it has."""
-        for place in positions:
-            lane = self._lanes.get(place)
-            if lane is not None and lane.topic_id != member.topic_id(
-                place
-            ):  # safety: shared-tail-other-topic
-                self._dissolve(place)
-        self.join(member, positions)
-
     def join(self, member: Member, positions: Mapping[Place, int]) -> None:
         """Lets a tail join the lanes that it is close to, and begins those that nobody reads.
 
         One that is ahead of a lane takes it along, and those that read it so far are behind. One that is
-        behind stays so, as one of another topic.
+        behind stays so, as does one of another topic of the name: what the lane has is not of that.
         """
         begun, joined = [], []
         for place, at in positions.items():
             topic_id, lane = member.topic_id(place), self._lanes.get(place)
-            if lane is not None and lane.topic_id != topic_id:
+            if lane is not None and lane.topic_id != topic_id:  # safety: shared-tail-other-topic
                 continue
             if lane is not None and at > lane.next + JOIN_OFFSETS_MAX:
                 self._dissolve(place)

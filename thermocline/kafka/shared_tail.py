@@ -144,12 +144,8 @@ class SharedReading:
         """How far the shared reading of the partition is; None where there is none."""
         return self._lanes.next_of(place)
 
-    def begin(self, share: Share, positions: Mapping[Place, int]) -> Future[None]:
-        """Lets a tail join where it is close; of other topics, nothing is read any more."""
-        return self._told(lambda: self._lanes.begin(share, positions))
-
     def join(self, share: Share, positions: Mapping[Place, int]) -> Future[None]:
-        """Lets a tail join where it is close by now."""
+        """Lets a tail join where it is close."""
         return self._told(lambda: self._lanes.join(share, positions))
 
     def end(self, share: Share) -> None:
@@ -208,7 +204,7 @@ class Share:
         self._own_places: set[Place] = set()
         self._heard_of: set[Place] = set()  # by its own consumer: the log has what it wants of these
         starts = {(topic, partition): offset for topic, partition, offset in start.items()}
-        self._begun = self._joining = reading.begin(self, starts)
+        self._begun = self._joining = reading.join(self, starts)
 
     @property
     def is_full(self) -> bool:
