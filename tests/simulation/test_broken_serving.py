@@ -74,8 +74,8 @@ LINES: Final = (
     Line(
         "eviction looks at where a generation starts",
         tier.HotTier.evict,
-        "up_to.at_least(generation.meta().end)",
-        "up_to.at_least(generation.meta().start)",
+        "up_to.at_least(generation.meta().end.only(counting))",
+        "up_to.at_least(generation.meta().start.only(counting))",
     ),
     Line(
         "eviction does not wait for readers",
@@ -86,8 +86,8 @@ LINES: Final = (
     Line(
         "the reader that is furthest decides what is needed",
         leases.Leases.needed,
-        "min(seam.get(place) for seam in seams)",
-        "max(seam.get(place) for seam in seams)",
+        "min(seam.get(place) for seam in (newest, *leased))",
+        "max(seam.get(place) for seam in (newest, *leased))",
     ),
     Line(
         "a merge puts the older records last",
@@ -98,7 +98,7 @@ LINES: Final = (
     Line(
         "a tier goes on with another log's records",
         tier.HotTier._continue,
-        "if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):",
+        "if cannot_go_on(below, self) is not None:",
         "if False:",
     ),
     Line(
