@@ -170,7 +170,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.forwarded_from": (
         "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
         "From the right, the first address there that is not one of these is the caller's. From others the "
-        "header is ignored."
+        "header is ignored, and so is `X-Forwarded-Proto`, which says how a page writes its own address."
     ),
     "serving.hosts": (
         "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
@@ -299,7 +299,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.errors_ratio_max": (
-        "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
+        "Maximum share of bad records among those of a batch that are the table's; above it, ingest stops. "
+        "Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
         "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."

@@ -176,7 +176,7 @@ class RangesReader:
     def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], tables: int) -> None:
         self._task, self._ranges = task, ranges
         self._decoder = decoder_for(task.definition, task.registry)
-        self._unread = UnreadFields(task.definition)
+        self._unread = UnreadFields(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
         self._held_bad: list[pa.Table] = []
         self._held_bytes_max = PACK_BYTES_MAX // tables
@@ -331,7 +331,7 @@ def _decode(
     )
     count_bad(report, chunk, decoded.bad)
     report.filtered += len(decoded.filtered)
-    sampled = unread.of(decoded.not_filtered(chunk.values))
+    sampled = unread.of(chunk.values, headers_of=chunk.headers_of, filtered=decoded.filtered)
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

@@ -8,6 +8,7 @@ generation. A generation keeps so many; beyond these, it says only where in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -75,6 +76,16 @@ class RefusedRecords(NamedTuple):
 
     listed: Sequence[Refused] = ()
     unlisted: Sequence[Unlisted] = ()
+
+    def cut(self, count_max: int) -> RefusedRecords:
+        """The same with at most so many listed: of each partition about as many, its newest."""
+        taken = Counter[tuple[str, int]]()
+        turns = []
+        for number, one in enumerate(self.listed):
+            turns.append((taken[one.topic, one.partition], number))
+            taken[one.topic, one.partition] += 1
+        kept = sorted(number for _, number in sorted(turns)[:count_max])  # safety: refused-of-each-partition
+        return self._replace(listed=[self.listed[number] for number in kept])
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,10 +275,10 @@ class TableReader:
         return self._refused_between(Seam(), end, _shared(end))
 
     def refused_since(self, point: ReadPoint, count_max: int) -> tuple[RefusedRecords, bool]:
-        """The refused records of a read point beyond its seam, and whether there are more."""
+        """The refused records since a read point's seam, some of each partition; whether there are more."""
         found = self._refused_between(point.seam, point.end, count_max + 1)
         has_more = len(found.listed) > count_max or bool(found.unlisted)  # safety: refused-beyond
-        return found._replace(listed=found.listed[:count_max]), has_more
+        return found.cut(count_max), has_more
 
     def _refused_between(
         self, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY
