@@ -18,7 +18,17 @@ from tests.simulation.faults import Violation
 from tests.simulation.history import History
 from thermocline.rules import fold
 from thermocline.serving.cold import index
-from thermocline.serving.hot import leases, manifest, merge, partial, pinned, tier, view, winners
+from thermocline.serving.hot import (
+    compatibility,
+    leases,
+    manifest,
+    merge,
+    partial,
+    pinned,
+    tier,
+    view,
+    winners,
+)
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.tail.tailer import Tailer
 
@@ -96,9 +106,9 @@ LINES: Final = (
         "for source in (self.newer, self.older):",
     ),
     Line(
-        "a tier goes on with another log's records",
-        tier.HotTier._continue,
-        "if cannot_go_on(below, self) is not None:",
+        "hot records are laid over a snapshot that they do not fit",
+        compatibility.incompatibility,
+        "if problem is not None:",
         "if False:",
     ),
     Line(
