@@ -36,7 +36,7 @@ from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.values import Bytes, Names, OnErrorText
+from thermocline.settings.values import Bytes, ContractText, Names, OnErrorText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -653,6 +653,8 @@ def _kind_of(field: FieldInfo) -> str:
         return "list of names"
     if _is_of(field, OnErrorText):
         return "text, or one a stage"
+    if _is_of(field, ContractText):
+        return "text, or one a kind"
     words: Mapping[Any, str] = {
         str: "text",
         int: "integer",

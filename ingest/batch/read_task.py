@@ -19,12 +19,13 @@ from thermocline.errors import EngineFailed, RangeIncomplete, StorageFailed, The
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
+from thermocline.ingest.batch.met_schemas import Met, SchemaMeter
 from thermocline.ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
+from thermocline.rules.contract.undeclared import Undeclared, undeclared_fields
 from thermocline.rules.decode import Decoder, decoder_for, records_table
-from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
@@ -67,8 +68,8 @@ class ReadReport(msgspec.Struct):
 
     ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
     of them (`rules.bad_digest`); ``parts`` are those of a source other than Kafka that were read;
-    ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``error`` is a pickled
-    error of ours.
+    ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what the
+    table's contract is judged by; ``error`` is a pickled error of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -84,6 +85,7 @@ class ReadReport(msgspec.Struct):
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    met: Met = msgspec.field(default_factory=Met)
 
     def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
         """Note the times of a partition's next records."""
@@ -135,12 +137,15 @@ class KafkaRanges:
         Raises where a range can't be read whole.
         """
         ranges = self.splits[part]
-        decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
+        decoder = decoder_for(task.definition, task.registry)
+        unread = undeclared_fields(task.definition, task.registry)
+        meter = SchemaMeter(task.definition, task.registry)
         running = None if task.partition_times is None else RunningTimes(task.partition_times)
         held_bad: list[pa.Table] = []
         for chunk in read_ranges(task.client_config, ranges, task.definition.name):
             failpoint("read-task.chunk")
             good, bad = _decode(task, decoder, unread, chunk, report)
+            meter.take(chunk, report.met)
             activity.advance(len(chunk.offsets))
             held_bad.append(bad)
             yield good if running is None else _timed(good, chunk, running)
@@ -203,7 +208,7 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
 
 def _decode(
-    task: ReadTask, decoder: Decoder, unread: UnreadFields, chunk: RecordChunk, report: ReadReport
+    task: ReadTask, decoder: Decoder, unread: Undeclared, chunk: RecordChunk, report: ReadReport
 ) -> tuple[pa.Table, pa.Table]:
     decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
     report.records += len(chunk.offsets)
@@ -211,7 +216,7 @@ def _decode(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    sampled = unread.of(chunk.values)
+    sampled = unread.of(chunk.values, headers_of=chunk.headers_of)
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

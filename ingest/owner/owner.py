@@ -49,6 +49,7 @@ from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.contested import contested, warn_of_contested_keys
 from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.schema_watch import SchemaWatch
 from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
@@ -109,11 +110,12 @@ class Owner:
     drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
     topics: TopicWatch = field(default_factory=TopicWatch)
+    schemas: SchemaWatch = field(default_factory=SchemaWatch)
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with the fields that the table's properties have."""
-        self.unread = UnreadNames(self.definition, self.table.properties)
+        self.unread = UnreadNames(self.definition, self.table.properties, self.task.registry)
 
     @classmethod
     def open(
@@ -348,13 +350,17 @@ class Owner:
         To decide takes the partition time at each record, and reading each partition in one piece. While
         no key is met in several partitions, neither is paid for.
         """
-        result = self._run_tasks(batch, is_timed=self.is_contested)
+        result = self.schemas.read(self, partial(self._run_tasks, batch, is_timed=self.is_contested))
         if contested(result) and not self.is_contested:  # safety: contested-keys-are-decided
-            delete_files(self.table.io, written_paths(result.buckets))
-            self.bad_records.discard(result.reports)
+            self.leave(result)
             result = self._run_tasks(batch, is_timed=True)
         self.is_contested = contested(result)
         return result
+
+    def leave(self, result: BatchResult) -> None:
+        """Delete the files of a batch that is read again, or not committed."""
+        delete_files(self.table.io, written_paths(result.buckets))
+        self.bad_records.discard(result.reports)
 
     def _run_tasks(self, batch: Batch, is_timed: bool) -> BatchResult:
         activity.batch(self._name, sum(planned.end - planned.first for planned in batch.ranges))
@@ -389,6 +395,7 @@ class Owner:
             properties={
                 TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
                 **self.unread.met(result.reports, planned.at_ms),
+                **self.schemas.to_commit(self),
                 **self.topics.to_commit(self, batch.end.at_least(planned.ends)),
             },
             files=result.buckets,
@@ -399,6 +406,7 @@ class Owner:
             failpoint("owner.landed")
             self.position = self.position.after(outcome, change)
             self.unread.landed()
+            self.schemas.landed()
             self.on_commit()
             self.observers.landed(outcome, change)
             if self.drain_goal is not None and batch.end.at_least(self.drain_goal.ends):

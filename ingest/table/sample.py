@@ -10,8 +10,9 @@ from thermocline.errors import ThermoclineError
 from thermocline.ingest.commit.rotation import with_topics
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
+from thermocline.rules.contract.undeclared import undeclared_fields
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.unread import OTHER, Sampled, UnreadFields
+from thermocline.rules.decode.unread import OTHER, Sampled
 from thermocline.text.unread import each_field
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         for topic, partition, end in ends.items()
         if end > starts.get((topic, partition))
     ][:PARTITIONS_MAX]
-    decoder, fields = decoder_for(definition, settings.registry.client()), UnreadFields(definition)
+    registry = settings.registry.client()
+    decoder, fields = decoder_for(definition, registry), undeclared_fields(definition, registry)
     records = bad = 0
     examples: dict[str, str] = {}
     unread = Sampled()
@@ -75,6 +77,6 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        unread += fields.of(chunk.values, RECORDS_MAX)
+        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

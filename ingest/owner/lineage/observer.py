@@ -65,7 +65,7 @@ class LineageObserver(Observer):
         """The run of ingest ends well; or a rewrite did, of which nothing was said before."""
         if change.kind == "rewrite":
             self._rewritten(Committed.of(landed, change), change.began_ms)
-        elif self._batch is not None:
+        elif self._batch is not None and change.alter is None:  # the run's batch comes after such a commit
             run, self._batch = self._batch, None
             done = Committed.of(landed, change)
             now_ms = self._clock.now_ms()

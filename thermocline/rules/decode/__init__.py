@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.decode.arrow import (
     arrow_array,
     key_table,
@@ -88,10 +89,18 @@ class Readers:
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
-    """The decoder of the definition's records, made of its `readers_for` and its columns."""
+    """The decoder of the definition's records, made of its `readers_for`, its columns and its contract."""
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
-    return RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    decoder = RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    if registry is None or definition.contract == Contract():
+        return decoder
+    from thermocline.rules.contract.refusing import (  # noqa: PLC0415  (few tables need it; it takes long to load)
+        ContractDecoder,
+        is_refusing,
+    )
+
+    return ContractDecoder(definition, decoder, registry) if is_refusing(definition) else decoder
 
 
 def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Readers:

@@ -12,6 +12,7 @@ import msgspec
 from thermocline.rules.decode.connect import are_in_values, unwrapped
 from thermocline.rules.decode.json_object import REFUSALS
 from thermocline.rules.definition import JSON_FORMATS, LiveTable
+from thermocline.rules.headers import HeadersOf, no_headers
 
 __all__ = ["NAMES_MAX", "OTHER", "SAMPLE_VALUES", "Sampled", "UnreadFields", "bounded"]
 
@@ -60,7 +61,12 @@ class UnreadFields:
         """Whether a column is read from a field of that name, or whether a record is a delete."""
         return name in self._read
 
-    def of(self, values: Sequence[bytes | None], values_max: int = SAMPLE_VALUES) -> Sampled:
+    def of(
+        self,
+        values: Sequence[bytes | None],
+        values_max: int = SAMPLE_VALUES,
+        headers_of: HeadersOf = no_headers,  # noqa: ARG002  (see `contract.undeclared.Undeclared`)
+    ) -> Sampled:
         """What ``values_max`` of some values have, evenly of all; nothing of formats other than JSON."""
         if not self._is_json:
             return Sampled()

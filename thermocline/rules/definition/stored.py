@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.columns import declared, spelled, stored_ids
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
@@ -82,7 +83,7 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
 
 
 def _declared(value: object) -> object:
-    return value.declared if isinstance(value, OnError | DeleteRule) else value
+    return value.declared if isinstance(value, OnError | DeleteRule | Contract) else value
 
 
 def _spelled(name: str, value: object) -> str:
