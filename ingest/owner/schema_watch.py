@@ -119,6 +119,8 @@ class SchemaWatch:
             by_sample = tuple(self.next_sampled.changes(definition))
             causes += [Cause(by_sample)] if by_sample else []
         changes = [change for cause in causes for change in cause.changes]
+        if not changes:
+            return Evolution(), ()
         found = evolved(definition, changes, owner.table.metadata.last_column_id)
         for change, why in found.passed_over:
             self._say_once(owner, change, why)

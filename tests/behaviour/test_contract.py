@@ -25,6 +25,7 @@ from tests.changing_writer import FORMATS, ChangingWriter, meant
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.cli import entry
 from thermocline.dev.stack import Stack, StackOptions
+from thermocline.errors import ExitCode
 from thermocline.iceberg.alterations import alterations_of
 from thermocline.iceberg.catalog import SUMMARY_SCHEMA_CAUSE, definition_of, load_table, open_catalog
 from thermocline.ingest.engine.engine import Engine, start_engine
@@ -94,6 +95,11 @@ class Traffic:
             self.end += 1
         assert self.producer.flush(30) == 0
 
+    def send(self, key: str) -> None:
+        """The value that a key has by hand."""
+        self.producer.produce(NAME, self.writer.encoded(self.id, self.values[key]), key.encode())
+        assert self.producer.flush(30) == 0
+
     def rows(self, definition: LiveTable) -> Rows:
         """What the rows are in a table with these columns."""
         columns = {one.name: self.writer.ever[one.name] for one in definition.columns if one.name != "id"}
@@ -138,7 +144,7 @@ def followed(tmp_path: Any, brokers: Brokers, registry: RegistryServer, format_:
                 ):  # what does not fit a column yet counts after the next commit
                     assert looked_up(stack, traffic) == traffic.rows(stored(stack)), "by the columns so far"
                 if traffic.writer.random.random() < 0.3:
-                    owner = owner.again()
+                    owner.again()
                 owner.it.catch_up(threading.Event())
                 expected = traffic.rows(stored(stack))
                 assert {*stored(stack).row_schema.names} >= {*traffic.writer.fields}
@@ -185,10 +191,9 @@ class Owned:
         self.stack, self.engine = stack, engine
         self.it = Owner.open(stack.settings, NAME, SystemClock(), engine=engine)
 
-    def again(self) -> Owned:
+    def again(self) -> None:
         self.it.close()
         self.it = Owner.open(self.stack.settings, NAME, SystemClock(), engine=self.engine)
-        return self
 
 
 @contextmanager
@@ -233,3 +238,47 @@ def extracted(stack: Stack) -> Rows:
     sink = io.BytesIO()
     private.extract(stack.settings, NAME, None, "arrow", sink, None, lambda _: None)
     return {row["id"]: row for row in pa.ipc.open_stream(sink.getvalue()).read_all().to_pylist()}
+
+
+@pytest.mark.jvm
+def test_a_schema_stops_ingest_then_is_quarantined_then_replayed_once_the_table_has_its_column(
+    tmp_path: Any, jvm: Any, brokers: Brokers, registry: RegistryServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with started(tmp_path, brokers, registry, "avro", "stop") as stack:
+        traffic = Traffic(stack, registry, "avro", 1, nests=False)
+        traffic.register()
+        traffic.values["k0"] = {"count": 1, "name": "a"}
+        traffic.send("k0")
+        traffic.writer.fields = traffic.writer.ever = {"count": "int", "name": "string", "plan": "string"}
+        traffic.register()
+        traffic.values["k1"] = {"count": 2, "name": "b", "plan": "gold"}
+        traffic.send("k1")
+        assert run(stack, "ingest", "run", NAME, "--once") == ExitCode.STOPPED
+        said = capsys.readouterr().err
+        assert (
+            "schema 2 of the value of orders/0@1 stops the ingest of table orders: it has a problem" in said
+        )
+        assert 'field "plan" (string) has no column' in said
+        assert extracted(stack) == {"k0": {"id": "k0", "count": 1, "name": "a"}}, "refused, as ingest has it"
+
+        change(stack, 'contract = "stop"', 'contract = "quarantine"\nerrors_count_max = 9')
+        assert run(stack, "table", "alter", NAME) == 0
+        assert run(stack, "ingest", "run", NAME, "--once") == 0
+        assert run(stack, "verify", NAME) == 0
+        assert extracted(stack) == {"k0": {"id": "k0", "count": 1, "name": "a"}}
+
+        change(stack, 'name = "string"', 'name = "string"\nplan = "string"')
+        assert run(stack, "table", "alter", NAME) == 0
+        assert run(stack, "quarantine", "replay", NAME, "--all") == 0
+        assert extracted(stack) == {
+            "k0": {"id": "k0", "count": 1, "name": "a", "plan": None},
+            "k1": {"id": "k1", "count": 2, "name": "b", "plan": "gold"},
+        }
+        assert run(stack, "verify", NAME) == 0
+
+
+def change(stack: Stack, before: str, after: str) -> None:
+    text = stack.config_path.read_text()
+    assert before in text
+    stack.config_path.write_text(text.replace(before, after))
+    stack.settings = load_settings(stack.config_path)
