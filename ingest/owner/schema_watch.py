@@ -126,9 +126,10 @@ class SchemaWatch:
             self._say_once(owner, change, why)
         taken = set(found.taken)
         for cause in causes:
+            # Of others, a commit comes first, which may be rejected.
+            # safety: contract-judged-when-done
             if cause.record is not None and not taken.intersection(cause.changes):
-                # Of others, a commit comes first, which may be rejected.
-                self.judged.add(_judged(definition, cause.record))  # safety: contract-judged-when-done
+                self.judged.add(_judged(definition, cause.record))
         return found, tuple(
             replace(cause, changes=tuple(one for one in cause.changes if one in taken))
             for cause in causes
@@ -191,9 +192,9 @@ class SchemaWatch:
         by_mode: dict[Mode, list[SchemaChange]] = {mode: [] for mode in Mode}
         for change, mode in modes_of(definition, changes, part):
             by_mode[mode].append(change)
-        if by_mode[Mode.STOP]:
+        if by_mode[Mode.STOP]:  # safety: contract-stops
             named = registry.named(id_)
-            raise SchemaStopped(  # safety: contract-stops
+            raise SchemaStopped(
                 table=definition.name,
                 schema=f"{id_}{named and f' ({named})'}",
                 part=met.part,

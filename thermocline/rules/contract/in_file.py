@@ -46,9 +46,8 @@ def _in_table_order(columns: list[Column], gained: list[Column], current: LiveTa
 
 
 def _evolves(wanted: LiveTable, kind: Kind, column: Column) -> bool:
-    return (
-        wanted.contract.mode_of(kind, column.name, wanted.format) is Mode.EVOLVE
-    )  # safety: contract-in-file
+    mode = wanted.contract.mode_of(kind, column.name, wanted.format)
+    return mode is Mode.EVOLVE  # safety: contract-in-file
 
 
 def _evolved_column(wanted: LiveTable, column: Column, table: Column | None) -> Column:
