@@ -72,6 +72,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="*", default=[], help="at once, such as 1 8 20")
     parser.add_argument("--clients-seconds", type=float, default=20.0, help="of each number of clients")
     parser.add_argument("--rate", type=float, help="at the end, freshness beside so many records a second")
+    parser.add_argument("--commit-seconds", type=float, default=60.0, help="between commits, with --rate")
     parser.add_argument("--trino-gb", type=int, default=4, help="of Trino's heap")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -84,6 +85,7 @@ def main() -> None:
             trino_gb=options.trino_gb,
             views_hot="server",
             engine="local",
+            commit_interval_seconds=options.commit_seconds,
         )
         with stack:
             server = stack.serve()

@@ -65,15 +65,18 @@ def _tried(settings: Settings, name: str, place: Place) -> tuple[dict[str, Any],
     definition = live.definition
     ends = _checked_ends(Log(settings.kafka), definition, place)
     chunk = _read(settings, place)
-    parts = (chunk.keys[0], chunk.values[0], chunk.headers_of)
+    parts = (chunk.keys[0], chunk.values[0], chunk.headers_of, chunk.topic)
     registry = settings.registry.client()
     steps = steps_of(definition, registry, *parts)
-    decoded = decoder_for(definition, registry).decode([parts[0]], [parts[1]], chunk.headers_of)
+    decoded = decoder_for(definition, registry).decode(
+        chunk.keys, chunk.values, chunk.headers_of, chunk.topic
+    )
     document: dict[str, Any] = {
         "table": name,
         "definition": live.origin,
         "record": _described(chunk),
         "bad": bool(decoded.bad),
+        "filtered": bool(decoded.filtered),
         "steps": [_step(one) for one in steps],
     }
     if decoded.bad:

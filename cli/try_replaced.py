@@ -134,7 +134,7 @@ def _of_key(
     definition: LiveTable, decoder: Decoder, chunk: RecordChunk, key: tuple[Any, ...]
 ) -> Iterator[dict[str, Any]]:
     """The records of a chunk that have the key, bad ones with a key that could be read included."""
-    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
     columns = [decoded.columns[name] for name in definition.key]
     for place, (index, *values) in enumerate(zip(decoded.good, *columns, strict=True)):
         if tuple(values) == key:

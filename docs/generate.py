@@ -36,7 +36,7 @@ from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.values import Bytes, ContractText, Names, OnErrorText
+from thermocline.settings.values import Bytes, ContractText, Names, OnErrorText, WhereText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -651,6 +651,8 @@ def _kind_of(field: FieldInfo) -> str:
         return "size"
     if _is_of(field, Names):
         return "list of names"
+    if _is_of(field, WhereText):
+        return "a condition, or several"
     if _is_of(field, OnErrorText):
         return "text, or one a stage"
     if _is_of(field, ContractText):

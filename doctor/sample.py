@@ -68,8 +68,9 @@ class Sample:
         """Notes the records of a chunk."""
         self.records += len(chunk.offsets)
         self.key_and_value_bytes += sum(len(part or b"") for part in (*chunk.keys, *chunk.values))
-        self.unread += UnreadFields(self.definition).of(chunk.values, len(chunk.values))
-        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
+        ours = decoded.not_filtered(chunk.values)
+        self.unread += UnreadFields(self.definition).of(ours, len(ours))
         self.bad_records += len(decoded.bad)
         for one in decoded.bad:
             if len(self.bad) < EXAMPLES_MAX:

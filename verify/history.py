@@ -190,7 +190,7 @@ class _Records:
 
     def _decode(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> Decoded:
         keys = [chunk.keys[i] for i in indexes]
-        return self.decoder.decode(keys, values, chunk.headers_of_some(indexes))
+        return self.decoder.decode(keys, values, chunk.headers_of_some(indexes), chunk.topic)
 
     def _ours(self, chunk: RecordChunk, indexes: Sequence[int], values: Sequence[bytes | None]) -> pa.Table:
         decoded = self._decode(chunk, indexes, values)

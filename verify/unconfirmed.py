@@ -127,7 +127,7 @@ def offsets_of(
     is_keyed = definition.key_from == "key" and not definition.merging.is_ordered
     for chunk in chunks:
         values = [None] * len(chunk.values) if is_keyed else chunk.values
-        decoded = decoder.decode(chunk.keys, values, chunk.headers_of)
+        decoded = decoder.decode(chunk.keys, values, chunk.headers_of, chunk.topic)
         records = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )

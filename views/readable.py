@@ -23,6 +23,8 @@ def _reasons(definition: LiveTable) -> Iterator[str]:
         yield f'records in envelope = "{definition.envelope}" can\'t be read in SQL'
     if definition.delete_when is not None:
         yield "what delete_when says can't be read in SQL"
+    if definition.route:  # safety: routes-in-sql
+        yield "what where says can't be read in SQL"
     if definition.merging.problem_in_sql:  # safety: ordered-views
         yield definition.merging.problem_in_sql
     if definition.format != "json":
@@ -41,6 +43,8 @@ def _unreadable(column: Column) -> str | None:
         return f"column {column.name} comes from the event around the row"
     if column.header:
         return f"column {column.name} comes from a header"
+    if column.topic:
+        return f"column {column.name} comes from the topic's name"
     return fields.unreadable(column)  # safety: nested-in-sql
 
 

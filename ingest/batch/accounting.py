@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Accounting:
     """Every record of a batch, once.
 
-    read = applied + superseded + unchanged + quarantined + skipped
+    read = applied + superseded + unchanged + quarantined + skipped + filtered
     """
 
     read: int = 0
@@ -27,6 +27,7 @@ class Accounting:
     unchanged: int = 0
     quarantined: int = 0
     skipped: int = 0
+    filtered: int = 0
 
     def counts(self) -> dict[str, int]:
         """The counts by the name that the snapshot summary gives them."""
@@ -48,6 +49,7 @@ def account(result: BatchResult, on_error: OnError) -> Accounting:
         unchanged=sum(done.unchanged for done in result.buckets),
         quarantined=bad.total() - skipped,
         skipped=skipped,
+        filtered=sum(report.filtered for report in result.reports),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,16 +64,18 @@ class SchemaMeter:
         self._registry = registry
         self._fields = JsonFields(definition) if evolves_by_sample(definition) else None
 
-    def take(self, chunk: RecordChunk, met: Met) -> None:
-        """Note those of a chunk. Raises `RegistryUnreachable`."""
+    def take(self, chunk: RecordChunk, ours: Sequence[int], met: Met) -> None:
+        """Note those of a chunk, of the records that are the table's. Raises `RegistryUnreachable`."""
+        values = [chunk.values[at] for at in ours]
         if self._fields is not None:
-            for name, sample in self._fields.of(chunk.values).items():
+            for name, sample in self._fields.of(values).items():
                 met.fields[name] = met.fields.get(name, FieldSample()).plus(sample)
         if not self._parts:
             return
-        for head, indexes in heads_of(self._parts, chunk.keys, chunk.values, chunk.headers_of).items():
+        keys, headers_of = [chunk.keys[at] for at in ours], chunk.headers_of_some(ours)
+        for head, places in heads_of(self._parts, keys, values, headers_of).items():
             name = f"{head.part.name}:{head.head.hex()}"
-            place = (chunk.topic, chunk.partition, chunk.offsets[indexes[0]])
+            place = (chunk.topic, chunk.partition, chunk.offsets[ours[places[0]]])
             if self._is_known(head):
                 first = MetSchema(*place, head.part.name, head.head)
                 met.schemas[name] = min(first, met.schemas.get(name, first))

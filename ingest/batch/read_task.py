@@ -66,16 +66,17 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found; or, of a task of either kind, the error that ended it.
 
-    ``bad`` counts the bad records by stage, ``first_bad`` has the first of each, and ``bad_digest`` is of all
-    of them (`rules.bad_digest`); ``parts`` are those of a source other than Kafka that were read;
-    ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what the
-    table's contract is judged by; ``error`` is a pickled error of ours.
+    ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
+    the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
+    source other than Kafka that were read; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
+    "topic/partition"; ``met`` is what the table's contract is judged by; ``error`` is a pickled one of ours.
     """
 
     covered: list[tuple[str, int, int, int]]
     error: bytes | None = None
     records: int = 0
     read_bytes: int = 0
+    filtered: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
@@ -144,8 +145,7 @@ class KafkaRanges:
         held_bad: list[pa.Table] = []
         for chunk in read_ranges(task.client_config, ranges, task.definition.name):
             failpoint("read-task.chunk")
-            good, bad = _decode(task, decoder, unread, chunk, report)
-            meter.take(chunk, report.met)
+            good, bad = _decode(task, decoder, unread, meter, chunk, report)
             activity.advance(len(chunk.offsets))
             held_bad.append(bad)
             yield good if running is None else _timed(good, chunk, running)
@@ -208,15 +208,23 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
 
 def _decode(
-    task: ReadTask, decoder: Decoder, unread: Undeclared, chunk: RecordChunk, report: ReadReport
+    task: ReadTask,
+    decoder: Decoder,
+    unread: Undeclared,
+    meter: SchemaMeter,
+    chunk: RecordChunk,
+    report: ReadReport,
 ) -> tuple[pa.Table, pa.Table]:
-    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
     report.records += len(chunk.offsets)
     report.read_bytes += sum(
         len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
     )
     count_bad(report, chunk, decoded.bad)
-    sampled = unread.of(chunk.values, headers_of=chunk.headers_of)
+    report.filtered += len(decoded.filtered)
+    ours = decoded.not_filtered_of(len(chunk.values))
+    meter.take(chunk, ours, report.met)
+    sampled = unread.of([chunk.values[at] for at in ours], headers_of=chunk.headers_of_some(ours))
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

@@ -280,7 +280,9 @@ class _Search:
             return
         # Keys alone first: few records are of ours, and of a bad record the key may be readable.
         nothing = [None] * len(chunk.keys)
-        by_key = self._key_decoder.decode(chunk.keys, nothing, chunk.headers_of)  # safety: replay-key-headers
+        by_key = self._key_decoder.decode(
+            chunk.keys, nothing, chunk.headers_of, chunk.topic
+        )  # safety: replay-key-headers
         keyed = self._ours(_table(self._definition, by_key, chunk, range(len(chunk.offsets))))
         is_before = pc.less(keyed.column(OFFSET), self._seam.get((chunk.topic, chunk.partition)))
         self._hear_good(chunk, keyed.filter(is_before))
@@ -360,6 +362,7 @@ class _AsRead:
                 [chunk.keys[i] for i in some],
                 [chunk.values[i] for i in some],
                 chunk.headers_of_some(some),
+                chunk.topic,
             )
             yield first, decoded, _table(self._definitions[number], decoded, chunk, some)
 

@@ -316,10 +316,15 @@ class Replay:
                 [row["key"] for row in some],
                 [row["value"] for row in some],
                 lambda index, some=some: headers_of(some[index]),  # type: ignore[misc]
+                topic,
             )
             for bad in decoded.bad:
                 why = f"{bad.stage.value}: {bad.reason}"
                 verdicts[_origin(some[bad.index])] = Judgement(Outcome.STILL_BAD, why)
+            for index in decoded.filtered:
+                verdicts[_origin(some[index])] = Judgement(
+                    Outcome.STILL_BAD, "it is not the table's, by where"
+                )
             offsets, times = [row["offset"] for row in some], [_timestamp_ms(row) for row in some]
             tables.append(records_table(self.definition, decoded, topic, partition, offsets, times))
         return pa.concat_tables(tables)

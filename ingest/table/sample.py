@@ -72,11 +72,12 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
     examples: dict[str, str] = {}
     unread = Sampled()
     for chunk in read_ranges(settings.kafka.client_config(), ranges, definition.name):
-        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
         records += len(chunk.offsets)
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of)
+        ours = decoded.not_filtered_of(len(chunk.values))
+        unread += fields.of([chunk.values[at] for at in ours], RECORDS_MAX, chunk.headers_of_some(ours))
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

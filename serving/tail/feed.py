@@ -61,7 +61,7 @@ class Feed:
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
 
     def _decode(self, chunk: RecordChunk) -> Decoded:
-        decoded = self._decoder.decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = self._decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
         lacks_schema = self._asked is not None and self._asked.lacked_any()
         if self._unreadable is not None and decoded.bad:
             self._unreadable.note(chunk, decoded.bad, lacks_schema)

@@ -288,6 +288,11 @@ def test_quotes_and_newlines_stay_where_they_are_put() -> None:
         ({"columns": {"id": "string", "text": "string"}, "partial_updates": True}, "partial_updates"),
         ({"columns": {"id": "string", "at": "long"}, "sequence_by": ["at"]}, "sequence_by"),
         ({"topics": ["texts.?"], "columns": {"id": "string"}}, "its topics come and go"),
+        ({"columns": {"id": "string"}, "where": {"topic": "(.*)", "is": "texts"}}, "what where says"),
+        (
+            {"columns": {"id": "string", "text": {"type": "string", "topic": "(.*)"}}},
+            "comes from the topic's name",
+        ),
         ({"key_format": "string", "columns": {"id": "string", "text": "string"}}, None),
         ({"columns": {"id": "int", "text": {"type": "string", "path": "a.b"}}}, None),
     ],

@@ -116,7 +116,7 @@ class SnapshotState:
     """What one snapshot of ours carries in its summary.
 
     ``counts`` are of its batch and ``totals`` over the table's life: read, applied, superseded, unchanged,
-    quarantined, skipped. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
+    quarantined, skipped, filtered. ``watermark_ms`` is -1 before the first record. ``drained_ms`` is when, by
     ingest's clock, the table last held all that the log held. ``tombstones_since_ms`` is the table's, not the
     snapshot's: by topic, from when on it matters that tombstones are lost. Losing those before was accepted,
     or the table had no row yet. ``bad_digest`` is of all bad records that the table has read

@@ -16,7 +16,6 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from thermocline.failpoints import failstep
-from thermocline.iceberg.files import Deletes, deleted_on_error, new_file, open_input
+from thermocline.iceberg.files import Deletes, deleted_on_error, mapped, new_file, open_input
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID
 from thermocline.iceberg.store_retries import read_whole
 
@@ -75,10 +74,7 @@ def write_deletes(
         return write(io, paths[data_file], data_file, by_file[data_file])
 
     with deleted_on_error(io, paths.values()), failstep("deletes.write"):
-        if len(paths) < 2:
-            return {data_file: written(data_file) for data_file in paths}
-        with ThreadPoolExecutor(min(len(paths), _WRITES_AT_ONCE)) as pool:
-            return dict(zip(paths, pool.map(written, paths), strict=True))
+        return dict(zip(paths, mapped(stem, _WRITES_AT_ONCE, written, paths), strict=True))
 
 
 def _read_vector(io: FileIO, deletes: Deletes) -> BitMap:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +37,7 @@ from thermocline.errors import ForeignSnapshot
 from thermocline.failpoints import failstep
 from thermocline.iceberg.avro import AvroForm
 from thermocline.iceberg.file_buckets import FileBucket, bucket_specs
-from thermocline.iceberg.files import deleted_on_error, new_file
+from thermocline.iceberg.files import deleted_on_error, mapped, new_file
 from thermocline.iceberg.manifests import DELETED_PATH_FIELD_ID, live_entries, manifests_of, referenced_file
 
 if TYPE_CHECKING:
@@ -93,8 +92,8 @@ def write_files(io: FileIO, contents: Mapping[str, bytes]) -> None:
         with failstep("snapshot.write"), new_file(io, path) as sink:
             sink.write(contents[path])
 
-    with deleted_on_error(io, contents), ThreadPoolExecutor(_WRITES_AT_ONCE, "live snapshot") as pool:
-        list(pool.map(write, contents))
+    with deleted_on_error(io, contents):
+        mapped(next(iter(contents), ""), _WRITES_AT_ONCE, write, contents)
 
 
 class SnapshotWriter:

@@ -28,6 +28,7 @@ class BadCode(StrEnum):
     WRONG_TYPE = "wrong-type"
     WRONG_VALUE = "wrong-value"
     DELETE_WHEN = "delete-when"
+    WHERE = "where"
     SCHEMA = "schema"
     SCHEMA_CHANGED = "schema-changed"
     TOO_LARGE = "too-large"
@@ -45,6 +46,7 @@ MEANINGS: Final = {
     BadCode.WRONG_TYPE: "what the column is read from has another type",
     BadCode.WRONG_VALUE: "what the column is read from is no value of its type",
     BadCode.DELETE_WHEN: "the field that says whether it is a delete can't be read",
+    BadCode.WHERE: "the text that says whose record it is can't be read",
     BadCode.SCHEMA: "it can't be read by its schema",
     BadCode.SCHEMA_CHANGED: "its schema has changes that the table's contract refuses",
     BadCode.TOO_LARGE: "the record is larger than record_bytes_max",
@@ -60,6 +62,7 @@ _OF_RECORDS: Final = (
     (re.compile(r"not a change |a change event with op |a change of type "), BadCode.NOT_AN_EVENT),
     (re.compile(r"the value has none of the table's fields"), BadCode.NO_FIELD),
     (re.compile(r"delete_when \("), BadCode.DELETE_WHEN),
+    (re.compile(r"where \("), BadCode.WHERE),
     (re.compile(r"[\d,]+ bytes, more than record_bytes_max"), BadCode.TOO_LARGE),
     (re.compile(r"nested more than "), BadCode.TOO_DEEP),
     (re.compile(r"the contract refuses schema "), BadCode.SCHEMA_CHANGED),

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any, Final
 
 from thermocline.rules.column_types import ColumnType
+from thermocline.rules.topic_parts import check_topic_pattern
 
 PROVENANCE: Final = ("_kafka_topic", "_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 TOMBSTONE: Final = "_tombstone"
@@ -25,6 +26,8 @@ COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and J
 # may add more. Iceberg's own metadata columns begin with "_".
 TRINO_PREFIX: Final = "$"
 
+_ORIGINS: Final = frozenset({"path", "header", "event", "topic"})
+
 ColumnText = str | Mapping[str, str | Sequence[str]]
 
 
@@ -34,7 +37,8 @@ class Column:
 
     ``nested_ids`` are those of the fields within its type, in the order of `ColumnType.with_ids`.
     ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
-    value of a ``header``, or at a path in the change ``event`` around the row.
+    value of a ``header``, or at a path in the change ``event`` around the row; or a part of the ``topic``'s
+    name, the only group of this regular expression, which a whole name must match.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Column:
     header: str = ""
     nested_ids: tuple[int, ...] = ()
     event: tuple[str, ...] = ()
+    topic: str = ""
 
     @property
     def numbered_type(self) -> ColumnType:
@@ -57,8 +62,8 @@ class Column:
 
     @property
     def is_in_row(self) -> bool:
-        """Whether it is read from the row that a record has, not from a header or the event around it."""
-        return not self.header and not self.event
+        """Whether it is read from the row that a record has, not from what is around it."""
+        return not self.header and not self.event and not self.topic
 
     def __str__(self) -> str:
         """Its type, and where it is read from, unless from the field of its name."""
@@ -71,6 +76,8 @@ class Column:
             return f"header {spelled(self.header)}"
         if self.event:
             return f"the event's {spelled(self.event)}"
+        if self.topic:
+            return f"the topic's {spelled(self.topic)}"
         return spelled(self.path) if self.path else ""
 
 
@@ -92,6 +99,7 @@ def declared(column: Column) -> dict[str, object]:
     type_ = column.type.declared
     fields: dict[str, object] = dict(type_) if isinstance(type_, Mapping) else {"type": type_}
     origin: dict[str, object] = {"path": column.path, "header": column.header, "event": column.event}
+    origin["topic"] = column.topic
     return fields | {name: value for name, value in origin.items() if value}
 
 
@@ -126,13 +134,14 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     """What is said of a column: its type, and where it is read from."""
     if isinstance(text, str):
         return Column(name, ColumnType.parse(text), field_id)
-    rest = {word: str(value) for word, value in text.items() if word not in ("path", "header", "event")}
+    rest = {word: str(value) for word, value in text.items() if word not in _ORIGINS}
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
     _check_origin(text)
     header = str(text.get("header", ""))
     path = parse_path(text["path"]) if "path" in text else ()
     event = parse_path(text["event"]) if "event" in text else ()
-    return Column(name, type_, field_id, path if path != (name,) else (), header, event=event)
+    topic = str(text.get("topic", ""))
+    return Column(name, type_, field_id, path if path != (name,) else (), header, event=event, topic=topic)
 
 
 def _check_origin(text: Mapping[str, Any]) -> None:
@@ -140,6 +149,10 @@ def _check_origin(text: Mapping[str, Any]) -> None:
         raise ValueError("a column from a header needs the header's name, and can't have a path")
     if "event" in text and ("path" in text or "header" in text):
         raise ValueError("a column from the event can't have a path or a header")
+    if "topic" in text:
+        if len(_ORIGINS & text.keys()) > 1:
+            raise ValueError("a column from the topic's name can't come from elsewhere, too")
+        check_topic_pattern(text["topic"])
 
 
 def parse_path(path: str | Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.columns import Column, declared, spelled
 from thermocline.rules.definition import LiveTable, spelled_schema
 from thermocline.rules.definition.option import default_of, option_of
+from thermocline.rules.definition.stored import declared_option
 from thermocline.rules.topic_patterns import entries_of
 
 __all__ = ["COLUMNS", "Difference", "differences_of"]
@@ -94,7 +95,8 @@ def _of_options(judge: _Judge, wanted: LiveTable) -> Iterator[Difference]:
             changed |= {"topic_patterns": wanted.topic_patterns}
         if ours == theirs:
             continue
-        value = getattr(ours, "declared", list(ours) if isinstance(ours, tuple) else ours)
+        value = declared_option(ours)
+        value = list(value) if isinstance(value, tuple) else value
         is_unset = ours == default_of(field) and not ours
         found = Difference(
             of=option.setting or name,

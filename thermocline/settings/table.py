@@ -14,6 +14,7 @@ from thermocline.rules.columns import Column
 from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
+from thermocline.rules.routing import Condition
 from thermocline.rules.topic_patterns import problems_of_entries, split_entries
 from thermocline.schemas.protobuf_compiler import CompilerFailed, compiled_file
 from thermocline.settings.section import Section
@@ -26,6 +27,7 @@ from thermocline.settings.values import (
     OnErrorText,
     Seconds,
     Start,
+    WhereText,
     names_of,
 )
 
@@ -38,6 +40,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     DeleteRule | None: DeleteText | None,
     OnError: OnErrorText,
     Contract: ContractText,
+    tuple[Condition, ...]: WhereText,
 }
 
 

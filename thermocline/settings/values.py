@@ -22,6 +22,7 @@ __all__ = [
     "OnErrorText",
     "Seconds",
     "Start",
+    "WhereText",
     "names_of",
     "size_of",
 ]
@@ -92,6 +93,10 @@ def _delete_when(value: object) -> object:
     raise ValueError('delete_when is of the form { path = "op", values = ["D"] }, or with a header')
 
 
+def _where(value: object) -> object:
+    return [value] if isinstance(value, dict) else value
+
+
 def _on_error(value: object) -> object:
     if isinstance(value, str):
         return value
@@ -132,4 +137,6 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
 ContractText = Annotated[str | dict[str, Any], BeforeValidator(_contract)]
 DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
+# What a condition says is judged with the definition, since only a format says whether it can be read.
+WhereText = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_where)]
 ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]

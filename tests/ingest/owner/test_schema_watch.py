@@ -146,7 +146,7 @@ def test_a_column_that_is_never_to_be_added_is_left_out(registry: RegistryServer
 def test_read_tasks_say_where_each_known_schema_was_met_first(registry: RegistryServer) -> None:
     meter, met = SchemaMeter(table("evolve"), SchemaRegistry(registry.url)), Met()
     garbage = b"\x00\x00\x00\x00\x09\x00"
-    meter.take(chunk([None, garbage, NEW + b"\x02\x02", OLD + b"\x02", NEW + b"\x02\x02"]), met)
+    meter.take(chunk([None, garbage, NEW + b"\x02\x02", OLD + b"\x02", NEW + b"\x02\x02"]), range(5), met)
     assert [(str(one), one.head) for one in met.first_schemas([])] == [
         ("orders/0@2", NEW),
         ("orders/0@3", OLD),
@@ -156,7 +156,7 @@ def test_read_tasks_say_where_each_known_schema_was_met_first(registry: Registry
 def test_records_whose_headers_cannot_be_read_fail_no_batch(registry: RegistryServer) -> None:
     definition, known, met = table("quarantine"), SchemaRegistry(registry.url), Met()
     unreadable = chunk([NEW + b"\x02\x02"], Unreadable)
-    SchemaMeter(table("evolve"), known).take(unreadable, met)
+    SchemaMeter(table("evolve"), known).take(unreadable, range(1), met)
     assert met == Met()
     decoded = decoder_for(definition, known).decode(unreadable.keys, unreadable.values, unreadable.headers_of)
     assert [one.stage for one in decoded.bad] == ["decode"]
@@ -166,7 +166,7 @@ def test_records_whose_headers_cannot_be_read_fail_no_batch(registry: RegistrySe
 
 def test_a_table_without_a_contract_notes_nothing(registry: RegistryServer) -> None:
     meter, met = SchemaMeter(table("ignore"), SchemaRegistry(registry.url)), Met()
-    meter.take(chunk([NEW + b"\x02\x02"]), met)
+    meter.take(chunk([NEW + b"\x02\x02"]), range(1), met)
     assert met == Met()
 
 

@@ -113,9 +113,10 @@ def _columns(definition: LiveTable, part: str) -> Sequence[Column]:
 
 
 def _read_names(definition: LiveTable) -> set[str]:
-    """The fields of a row that a column is read from, or whether the record is a delete."""
+    """The fields of a row that a column is read from, or whether the record is the table's, or a delete."""
     rule = definition.delete_when.path[:1] if definition.delete_when is not None else ()
-    return {one.read_from[0] for one in _columns(definition, VALUE)} | set(rule)
+    routes = {source.field[0] for source in definition.route.sources if source.field}
+    return {one.read_from[0] for one in _columns(definition, VALUE)} | routes | set(rule)
 
 
 def _optional_keys(

@@ -100,9 +100,10 @@ class ContractDecoder:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         headers_of: HeadersOf = no_headers,
+        topic: str | None = None,
     ) -> Decoded:
         """See `Decoder`. What is bad anyway stays bad for its own reason."""
-        decoded = self._decoder.decode(keys, values, headers_of)
+        decoded = self._decoder.decode(keys, values, headers_of, topic)
         refused: dict[int, str] = {}
         for head, indexes in heads_of(self._parts, keys, values, headers_of).items():
             why = self._refusal(head)

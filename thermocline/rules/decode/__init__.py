@@ -39,6 +39,7 @@ from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.records import RecordDecoder
+from thermocline.rules.decode.routed import RoutedDecoder, RouteTexts, TextReader
 from thermocline.rules.decode.schema_documents import (
     AskedSchemas,
     OneSchema,
@@ -48,6 +49,7 @@ from thermocline.rules.decode.schema_documents import (
     WriterSchemas,
 )
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
+from thermocline.rules.routing import Source
 
 __all__ = [
     "AskedSchemas",
@@ -55,7 +57,9 @@ __all__ = [
     "Decoded",
     "Decoder",
     "Readers",
+    "RouteTexts",
     "Stage",
+    "TextReader",
     "Unpacker",
     "WriterSchemas",
     "arrow_array",
@@ -68,6 +72,7 @@ __all__ = [
     "readers_for",
     "records_table",
     "sequences",
+    "text_reader_for",
     "unpack_arrays",
 ]
 
@@ -89,10 +94,24 @@ class Readers:
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
-    """The decoder of the definition's records, made of its `readers_for`, its columns and its contract."""
+    """The decoder of the definition's records, made of its `readers_for`, its columns and its contract.
+
+    Where the definition says which records are the table's, it filters the others, before all else.
+    """
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
-    decoder = RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    decoder = _by_contract(
+        definition,
+        RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition)),
+        registry,
+    )
+    if not definition.route:
+        return decoder
+    return RoutedDecoder(definition, text_reader_for(definition, definition.route.sources, registry), decoder)
+
+
+def _by_contract(definition: LiveTable, decoder: Decoder, registry: WriterSchemas | None) -> Decoder:
+    """A decoder that also refuses what the table's contract does."""
     if registry is None or definition.contract == Contract():
         return decoder
     from thermocline.rules.contract.refusing import (  # noqa: PLC0415  (few tables need it; it takes long to load)
@@ -101,6 +120,14 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     )
 
     return ContractDecoder(definition, decoder, registry) if is_refusing(definition) else decoder
+
+
+def text_reader_for(
+    definition: LiveTable, sources: Sequence[Source], registry: WriterSchemas | None = None
+) -> TextReader:
+    """What reads the texts of sources, as records in the formats of a definition have them."""
+    readers = readers_for(definition, registry)
+    return TextReader(definition, sources, readers.envelope, readers.key_format, readers.value_format)
 
 
 def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Readers:

@@ -48,7 +48,8 @@ ANY_ROW: Final = RowFields()
 def needed_fields(definition: LiveTable) -> Mapping[str, str]:
     """The columns by the fields of which a value needs one; none where anything is taken.
 
-    Those of the key count, too, since a value may repeat them, and so does what says that a record deletes.
+    Those of the key count, too, since a value may repeat them, and so does what says that a record deletes,
+    or that it is the table's.
     With key columns in the value alone, their own rule refuses a value that has no field.
     """
     if not definition.require_fields or definition.key_from != "key":
@@ -58,6 +59,9 @@ def needed_fields(definition: LiveTable) -> Mapping[str, str]:
     needed = {column.read_from[0]: column.name for column in definition.columns if column.is_in_row}
     if definition.delete_when is not None and definition.delete_when.path:
         needed.setdefault(definition.delete_when.path[0], "delete_when")
+    for source in definition.route.sources:
+        if source.field:
+            needed.setdefault(source.field[0], "where")
     return needed
 
 

@@ -57,8 +57,10 @@ class DeclaredColumns:
         self._definition = definition
 
     def of_keys(self) -> Sequence[Column]:
-        """The key columns, unless they stand in the value."""
-        return self._definition.key_columns if self._definition.key_from == "key" else ()
+        """The key columns, unless they stand in the value or in the topic's name."""
+        if self._definition.key_from != "key":
+            return ()
+        return [column for column in self._definition.key_columns if column.is_in_row]
 
     def of_values(self) -> Sequence[Column]:
         """The others, or all."""

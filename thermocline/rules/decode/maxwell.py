@@ -47,7 +47,7 @@ class MaxwellEnvelope:
                 bad.append(Bad(index, Stage.DECODE, problem))
             rows.append(row)
             deletes.append(row is None and not problem)
-        return Parts(keys, rows, deletes, bad)
+        return Parts(keys, rows, deletes, bad, events=[value or None for value in values])
 
     def _row(self, value: bytes, refused: str | None) -> tuple[bytes | None, str]:
         """The row after the change, None where it is gone; and what is wrong."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from thermocline.rules.column_types import ColumnType
+from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.decode.formats import Refusals
 from thermocline.rules.decode.framing import HeadOf, no_heads
 from thermocline.rules.definition import Column
+from thermocline.rules.topic_parts import topic_part
 
-__all__ = ["PlainDocuments", "header_reader"]
+__all__ = ["PlainDocuments", "header_reader", "read_topic"]
+
+_DAY: Final = re.compile(r"[0-9]{8}")
 
 
 class PlainDocuments:
@@ -46,6 +50,24 @@ class PlainDocuments:
 def header_reader(type_: ColumnType) -> Callable[[bytes], Any]:
     """What reads a header's value, of a type as the definition allows it. It raises `ValueError`."""
     return bytes if type_.python is bytes else _text(type_)
+
+
+def read_topic(column: Column, topic: str) -> Any:
+    """The value of a column that is a part of the topic's name. Raises `ValueError` where it has none.
+
+    A date may be of the form YYYYMMDD there.
+    """
+    text = topic_part(column.topic, topic)
+    if text is None:
+        raise ValueError(f"the name of topic {topic} has no such part")
+    is_compact = column.type.kind is Kind.DATE and _DAY.fullmatch(text)
+    spelled = f"{text[:4]}-{text[4:6]}-{text[6:]}" if is_compact else text
+    of_text = column.type.of_text
+    assert of_text is not None, "no column of a topic"
+    try:
+        return of_text(spelled)
+    except ValueError as error:
+        raise ValueError(f"{text} in the name of topic {topic}: {error}") from None
 
 
 def _reader(format_: str, type_: ColumnType) -> Callable[[bytes], Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from thermocline.rules.headers import HeadersOf, no_headers
 from thermocline.rules.stage import Stage
 
-__all__ = ["Bad", "Decoded", "Decoder", "Stage"]
+if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
+
+__all__ = ["Bad", "Decoded", "Decoder", "Stage", "given_topic", "left_out", "too_large"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class Decoded:
     ``good`` holds the ascending input indexes of the rows; ``columns`` (every declared column, in declared
     order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns, and
     those that order it.
-    ``bad`` holds all other records, ascending. ``absent`` aligns with ``good``, too: the names of the
+    ``bad`` holds the bad records, ascending, and ``filtered`` the indexes of those that are not the table's,
+    by its conditions; with ``good``, these are all. ``absent`` aligns with ``good``, too: the names of the
     value columns that a record leaves as they are, which are None in ``columns``; a tombstone leaves none.
     It is None for a table without partial updates.
     """
@@ -39,6 +43,19 @@ class Decoded:
     tombstones: list[bool]
     bad: list[Bad]
     absent: list[tuple[str, ...]] | None = None
+    filtered: Sequence[int] = ()
+
+    def not_filtered_of(self, count: int) -> Sequence[int]:
+        """The indexes of records that are the table's, of so many that were decoded."""
+        others = set(self.filtered)
+        return [index for index in range(count) if index not in others] if others else range(count)
+
+    def not_filtered(self, values: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Of the values that were decoded, those of records that are the table's."""
+        if not self.filtered:
+            return values
+        others = set(self.filtered)
+        return [value for index, value in enumerate(values) if index not in others]
 
 
 class Decoder(Protocol):
@@ -49,6 +66,41 @@ class Decoder(Protocol):
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         headers_of: HeadersOf = no_headers,
+        topic: str | None = None,
     ) -> Decoded:
-        """Decodes records given as aligned raw keys and values. Never raises for what they hold."""
+        """Decodes records of one topic, given as aligned raw keys and values.
+
+        Never raises for what they hold. Raises `ValueError` if the topic isn't given, and counts.
+        """
         ...
+
+
+def given_topic(topic: str | None) -> str:
+    """The topic of the records, where a table looks at it."""
+    if topic is None:  # safety: topic-given
+        raise ValueError("whose records they are, or a column, is told by their topic, which is not given")
+    return topic
+
+
+def too_large(
+    definition: LiveTable, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> dict[int, Bad]:
+    """The records that are not decoded, since that would take too much memory."""
+    most = definition.record_bytes_max
+    if _longest(keys) + _longest(values) <= most:
+        return {}
+    sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
+    return {
+        index: Bad(index, Stage.DECODE, f"{size:,} bytes, more than record_bytes_max = {most:,}")
+        for index, size in enumerate(sizes)
+        if size > most  # safety: record-bytes-max
+    }
+
+
+def left_out(texts: Sequence[bytes | None], without: Collection[int]) -> list[bytes | None]:
+    """The same, with None in the place of some."""
+    return [None if index in without else text for index, text in enumerate(texts)]
+
+
+def _longest(texts: Sequence[bytes | None]) -> int:
+    return max(map(len, filter(None, texts) if None in texts else texts), default=0)  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 from typing import Any, Final
@@ -12,8 +12,8 @@ from thermocline.rules.decode.fields import needed_fields, without_fields
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals, SchemaSource
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, HeadOf, heads_in
 from thermocline.rules.decode.json_reasons import reason_of_column, reason_of_document
-from thermocline.rules.decode.plain import header_reader
-from thermocline.rules.decode.record import Bad, Decoded, Stage
+from thermocline.rules.decode.plain import header_reader, read_topic
+from thermocline.rules.decode.record import Bad, Decoded, Stage, given_topic, left_out, too_large
 from thermocline.rules.definition import EMPTY_FORMATS, JSON_FORMATS, Column, LiveTable
 from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
 
@@ -45,6 +45,7 @@ class RecordDecoder:
         self._value = row_format(schemas.of_values(), definition.key)
         self._has_key_documents = bool(schemas.of_keys())
         self._from_headers = [column for column in definition.columns if column.header]
+        self._from_topic = [column for column in definition.columns if column.topic]
         ordering = [column for column in definition.merging.order_columns if column.event or column.is_in_row]
         others = [column for column in definition.columns if column.event and column not in ordering]
         # Of a delete, the columns that order it are read although it has no row; by themselves, since a
@@ -58,11 +59,12 @@ class RecordDecoder:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         headers_of: HeadersOf = no_headers,
+        topic: str | None = None,
     ) -> Decoded:
         """Decodes records given as aligned raw keys and values; see `Decoder`."""
-        without = self._too_large(keys, values)
+        without = too_large(self._definition, keys, values)
         if without:
-            keys, values = _left_out(keys, without), _left_out(values, without)
+            keys, values = left_out(keys, without), left_out(values, without)
         headers_of = _noting_unreadable(headers_of, without)
         opened = self._envelope.open(keys, values, headers_of)
         bad: dict[int, Bad] = {}
@@ -75,6 +77,8 @@ class RecordDecoder:
         if self._has_key_documents:
             columns |= self._keys(opened, headers_of, bad)
         columns |= self._read_headers(opened, headers_of, bad)
+        for column in self._from_topic:
+            columns[column.name] = self._read_topic(column, given_topic(topic), opened.deletes, bad)
         for documents in self._beside:
             self._read_beside(documents, opened, columns, bad, value_head_of)
         _refuse_nulls(self._definition.merging.order_columns, columns, bad)
@@ -100,18 +104,6 @@ class RecordDecoder:
             bad[index] = Bad(index, Stage.DECODE, reason)
         return rows
 
-    def _too_large(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> dict[int, Bad]:
-        """The records that are not decoded, since that would take too much memory."""
-        most = self._definition.record_bytes_max
-        if _longest(keys) + _longest(values) <= most:
-            return {}
-        sizes = (len(key or b"") + len(value or b"") for key, value in zip(keys, values, strict=True))
-        return {
-            index: Bad(index, Stage.DECODE, f"{size:,} bytes, more than record_bytes_max = {most:,}")
-            for index, size in enumerate(sizes)
-            if size > most  # safety: record-bytes-max
-        }
-
     def _read_headers(
         self, opened: Parts, headers_of: HeadersOf, bad: dict[int, Bad]
     ) -> dict[str, list[Any]]:
@@ -121,6 +113,21 @@ class RecordDecoder:
             unread = [False] * len(opened.deletes) if is_ordering else opened.deletes
             columns[column.name] = _from_header(column, unread, headers_of, bad)
         return columns
+
+    def _read_topic(
+        self, column: Column, topic: str, deletes: Sequence[bool], bad: dict[int, Bad]
+    ) -> list[Any]:
+        """A column's values, all the same; where the topic's name has none, records that need it are bad."""
+        needed = (*self._definition.key, *self._definition.merging.ordered_by)
+        is_read = [column.name in needed or not deleted for deleted in deletes]
+        value = None
+        try:
+            value = read_topic(column, topic)
+        except ValueError as error:
+            stage, why = self._stage_of(column), f"{column.name} ({column}): {error}"
+            for index in compress(range(len(deletes)), is_read):  # safety: topic-without-value
+                bad.setdefault(index, Bad(index, stage, why))
+        return [value if one else None for one in is_read]
 
     def _rows(self, values: Sequence[bytes | None], head_of: HeadOf) -> Rows:
         refused: Refusals = {}
@@ -176,14 +183,6 @@ class RecordDecoder:
         if column is None:
             return Stage.DECODE
         return Stage.KEY if column.name in self._definition.key else Stage.CONTRACT
-
-
-def _left_out(texts: Sequence[bytes | None], without: Collection[int]) -> list[bytes | None]:
-    return [None if index in without else text for index, text in enumerate(texts)]
-
-
-def _longest(texts: Sequence[bytes | None]) -> int:
-    return max(map(len, filter(None, texts) if None in texts else texts), default=0)  # type: ignore[arg-type]
 
 
 def _noting_unreadable(headers_of: HeadersOf, bad: dict[int, Bad]) -> HeadersOf:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from thermocline.rules.decode import Decoded, WriterSchemas, decoder_for, readers_for
+from thermocline.rules.decode import Decoded, WriterSchemas, decoder_for, readers_for, text_reader_for
 from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.connect import are_in_keys, are_in_values, unwrapped
 from thermocline.rules.decode.envelopes import Parts
@@ -20,6 +20,7 @@ from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf, last_header
 from thermocline.rules.keys import bucket_of, encode_one
+from thermocline.rules.routing import NO
 from thermocline.text.shown import Columns
 
 __all__ = ["Step", "key_of", "steps_of"]
@@ -44,6 +45,7 @@ def steps_of(
     key: bytes | None,
     value: bytes | None,
     headers_of: HeadersOf,
+    topic: str | None = None,
 ) -> list[Step]:
     """The steps of one record, as far as it comes. Raises what `WriterSchemas` raises."""
     parts = [part for part in _parts(definition, key, value, headers_of) if part is not None]
@@ -52,16 +54,22 @@ def steps_of(
         _schema(parts, registry),
         _envelope(definition, registry, key, value, headers_of),
     ]
-    decoded = decoder_for(definition, registry).decode([key], [value], headers_of)
-    fields = _fields(definition, decoded, steps[-1].after)
-    steps.append(fields)
-    if not fields.problem and definition.has_key:
-        steps += _places(definition, decoded)
+    decoded = decoder_for(definition, registry).decode([key], [value], headers_of, topic)
+    opened = steps[-1].after
+    if definition.route:
+        steps.append(_route(definition, registry, key, value, headers_of, topic))
+    if not decoded.filtered:
+        fields = _fields(definition, decoded, opened)
+        steps.append(fields)
+        if not fields.problem and definition.has_key:
+            steps += _places(definition, decoded)
     return [step for step in steps if step.before or step.after or step.problem]
 
 
 def key_of(definition: LiveTable, decoded: Decoded) -> tuple[Any, ...] | None:
-    """The natural key of the only record that was decoded; None where it has none that can be read."""
+    """The natural key of the only record that was decoded; None where none can be read, or counts."""
+    if decoded.filtered:
+        return None
     if decoded.bad:
         return decoded.bad[0].key
     return tuple(decoded.columns[name][0] for name in definition.key) if definition.has_key else None
@@ -190,6 +198,30 @@ def _envelope(
         after["left as they are"] = list(opened.absent[0])
     problem = opened.bad[0].reason if opened.bad else opened.unreadable.get(0, "")
     return Step("envelope", {"key": key, "value": value}, after, problem)
+
+
+def _route(
+    definition: LiveTable,
+    registry: WriterSchemas | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers_of: HeadersOf,
+    topic: str | None,
+) -> Step:
+    """The texts that tell whose record it is, and what they say."""
+    reader = text_reader_for(definition, definition.route.sources, registry)
+    found = reader.read([key], [value], headers_of, topic)
+    said: dict[str, Any] = {
+        str(source): "can't be told" if 0 in texts.untold else texts.values[0]
+        for source, texts in found.of.items()
+    }
+    verdict = int(definition.route.verdicts(found.of, 1)[0])
+    is_ours = verdict != NO
+    before: dict[str, Any] = {"where": [str(one) for one in definition.where]}
+    if definition.unless:
+        before["unless"] = [[str(one) for one in some] for some in definition.unless]
+    problem = found.bad[0].reason if found.bad and is_ours else ""
+    return Step("route", before, said | {"is the table's": is_ours}, problem)
 
 
 def _row(opened: Parts) -> Any:

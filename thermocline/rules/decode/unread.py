@@ -55,7 +55,9 @@ class UnreadFields:
         self._row = _ROWS.get(definition.envelope)
         self._may_have_schema = are_in_values(definition)
         rule = definition.delete_when.path[:1] if definition.delete_when is not None else ()
-        self._read = {column.read_from[0] for column in definition.columns if column.is_in_row} | set(rule)
+        routes = {source.field[0] for source in definition.route.sources if source.field}
+        in_row = {column.read_from[0] for column in definition.columns if column.is_in_row}
+        self._read = in_row | routes | set(rule)
 
     def is_read(self, name: str) -> bool:
         """Whether a column is read from a field of that name, or whether a record is a delete."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.options import DeleteRule, OnError
+from thermocline.rules.routing import Condition
 
 __all__ = ["parsed_options", "spelled_schema"]
 
@@ -41,7 +43,20 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
     except ValueError as error:
         problems.append(f"delete_when: {error}")
         del parsed["delete_when"]
+    parsed["where"] = _conditions(options.get("where", ()), problems)
+    parsed["unless"] = tuple(_conditions(some, problems) for some in options.get("unless", ()))
     return parsed
+
+
+def _conditions(given: Mapping[str, Any] | Sequence[Any], problems: list[str]) -> tuple[Condition, ...]:
+    """The conditions of a list, or one that stands for itself; adds what is wrong to the problems."""
+    found: list[Condition] = []
+    for text in [given] if isinstance(given, Mapping) else given:
+        try:
+            found.append(Condition.parse(text))
+        except ValueError as error:
+            problems.append(f"where: {error}")
+    return tuple(sorted(set(found), key=attrgetter("sorts_as")))
 
 
 def _parsed_schema(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from thermocline.rules.definition.option import by_rule, free
+from thermocline.rules.definition.option import by_rule, fixed, free
+from thermocline.rules.routing import Condition, Route
 
 __all__ = ["SourceOptions"]
+
+_SAME_RECORDS: Final = "the same record must be the table's, or not, whenever it is read"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Where records come from."""
+    """Where records come from, and which of them are the table's (`route`)."""
 
     topics: tuple[str, ...] = field(
         metadata=by_rule(
@@ -28,3 +32,31 @@ class SourceOptions:
             " is committed.",
         ),
     )
+    where: tuple[Condition, ...] = field(
+        default=(),
+        metadata=fixed(
+            _SAME_RECORDS,
+            "Which records of the topics are the table's, if not all: those for which all these conditions "
+            'hold, such as `{ field = "type", in = ["order", "order_line"] }`. The others are filtered. See '
+            "[routes](../formats/routes.md).",
+            left_out=True,
+        ),
+    )
+    unless: tuple[tuple[Condition, ...], ...] = field(
+        default=(), metadata=fixed(_SAME_RECORDS, "", left_out=True)
+    )
+    delete_unmatched: bool = field(
+        default=False,
+        metadata=fixed(
+            _SAME_RECORDS,
+            "With `where`: if true, a record that is not the table's deletes the row of its key, as when a "
+            "row's `type` changes to that of another table.",
+            left_out=True,
+            needs_key=True,
+        ),
+    )
+
+    @property
+    def route(self) -> Route:
+        """Which records are the table's."""
+        return Route(self.where, self.unless)

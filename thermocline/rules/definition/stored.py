@@ -13,13 +13,14 @@ from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
+from thermocline.rules.routing import Condition
 from thermocline.rules.topic_patterns import entries_of
 
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
     from thermocline.rules.definition.table import LiveTable
 
-__all__ = ["differences", "from_stored", "stored"]
+__all__ = ["declared_option", "differences", "from_stored", "stored"]
 
 _NOT_COMPARED = (
     *("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets"),
@@ -33,7 +34,7 @@ def stored(table: LiveTable) -> str:
     for option in fields(table):
         value = getattr(table, option.name)
         if option.name != "name" and not is_left_out(option, value):
-            found[option.name] = _declared(value)
+            found[option.name] = declared_option(value)
     # As tables have it that were made before keys could have another format, or records an order.
     if table.key_format == table.format:
         del found["key_format"]
@@ -82,11 +83,14 @@ def _differing_columns(ours: Sequence[Column], others: Sequence[Column]) -> Iter
         yield f"the columns are ordered {', '.join(our_types)}, not {', '.join(other_types)}"
 
 
-def _declared(value: object) -> object:
-    return value.declared if isinstance(value, OnError | DeleteRule | Contract) else value
+def declared_option(value: object) -> object:
+    """An option's value as JSON has it, and as `LiveTable.build` reads it back."""
+    if isinstance(value, tuple):
+        return tuple(map(declared_option, value))
+    return value.declared if isinstance(value, OnError | DeleteRule | Condition | Contract) else value
 
 
 def _spelled(name: str, value: object) -> str:
     if isinstance(value, str) and name.endswith("_schema"):
         return spelled_schema(value)
-    return spelled(_declared(value))
+    return spelled(declared_option(value))

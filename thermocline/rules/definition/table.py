@@ -131,6 +131,14 @@ class LiveTable(PolicyOptions, RowOptions, FormatOptions, SourceOptions, LayoutO
         return tuple(by_name[name] for name in self.identity)
 
     @cached_property
+    def fields_in_key(self) -> frozenset[tuple[str, ...]]:
+        """The fields that key columns are read from in the record's key."""
+        if self.key_from != "key" or not self.has_key:
+            return frozenset()
+        in_key = (column for column in self.columns if column.name in self.key and column.is_in_row)
+        return frozenset(column.read_from for column in in_key)
+
+    @cached_property
     def value_columns(self) -> tuple[Column, ...]:
         """The declared columns outside the key, in declared order."""
         return tuple(column for column in self.columns if column.name not in self.key)

@@ -38,7 +38,7 @@ def are_in_keys(definition: LiveTable) -> bool:
     """Whether keys may have their schema beside them: unless key columns have the names of both parts."""
     if definition.key_from != "key" or definition.key_format not in JSON_FORMATS:
         return False
-    return _FIELDS.isdisjoint(column.read_from[0] for column in definition.key_columns)
+    return _FIELDS.isdisjoint(column.read_from[0] for column in definition.key_columns if column.is_in_row)
 
 
 def are_in_values(definition: LiveTable) -> bool:
@@ -49,6 +49,7 @@ def are_in_values(definition: LiveTable) -> bool:
         return True  # the fields of an event have other names
     columns = definition.value_columns if definition.key_from == "key" else definition.columns
     names = {column.read_from[0] for column in columns if column.is_in_row}
+    names |= {source.path[0] for source in definition.route.sources if source.path}
     return _FIELDS.isdisjoint(names | set(definition.delete_when.path[:1] if definition.delete_when else ()))
 
 

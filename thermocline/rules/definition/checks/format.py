@@ -30,6 +30,7 @@ def problems(table: LiveTable, key_format: str | None) -> Iterator[str]:
     """What is wrong with the options of `FormatOptions`; ``key_format`` as it is given."""
     yield from _choices(table)
     yield from _headers(table)
+    yield from _topics(table)
     yield from _formats(table, key_format)
     yield from _deletes(table)
     yield from _schemas(table)
@@ -58,6 +59,17 @@ def _headers(table: LiveTable) -> Iterator[str]:
             yield f"column {column.name} is {column.type}, but a header can only fill {', '.join(kinds)}"
 
 
+def _topics(table: LiveTable) -> Iterator[str]:
+    kinds = tuple(kind for kind in ONE_COLUMN["string"] if kind is not Kind.BINARY)
+    for column in table.columns:
+        if column.topic and (column.type.kind not in kinds or column.type.epoch is not None):
+            can_fill = f"a topic's name can only fill {', '.join(kinds)}"
+            yield f"column {column.name} is {column.type}, but {can_fill}"
+    in_key = [column for column in table.columns if column.name in table.key]
+    if in_key and all(column.topic for column in in_key):
+        yield "the key needs a column of the record: the topic's name alone would make one row of each topic"
+
+
 def _formats(table: LiveTable, key_format: str | None) -> Iterator[str]:
     in_key = table.key_from == "key"
     known = ENVELOPED_FORMATS.get(table.envelope)
@@ -67,7 +79,7 @@ def _formats(table: LiveTable, key_format: str | None) -> Iterator[str]:
     if key_format is not None and not in_key:
         yield f'key_format can\'t be set with key_from = "{table.key_from}": keys are not read'
     if in_key:
-        columns = tuple(column for column in table.columns if column.name in table.key)
+        columns = tuple(one for one in table.columns if one.name in table.key and one.is_in_row)
         yield from _one_column("key", table.key_format, columns)
     in_value = table.value_columns if in_key else table.columns
     in_value = tuple(column for column in in_value if column.is_in_row)

@@ -58,7 +58,7 @@ def _partial_updates(table: LiveTable) -> Iterator[str]:
         return
     if not table.has_key:
         yield "partial_updates needs a key: without one, each record is a row of its own"
-    elif all(column.header for column in table.value_columns):
+    elif all(column.header or column.topic for column in table.value_columns):
         yield "partial_updates needs a column that is read from the value and is not in the key"
     if table.format not in PARTIAL_FORMATS:
         known = " or ".join(PARTIAL_FORMATS)
