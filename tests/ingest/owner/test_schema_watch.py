@@ -6,7 +6,7 @@ Method: a registry that answers over HTTP, and reports as read tasks give them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +23,8 @@ from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.contract.sampled import FieldSample
 from thermocline.rules.contract.undeclared import undeclared_fields
 from thermocline.rules.decode import decoder_for
+from thermocline.rules.decode.framing import SchemaId
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
 from thermocline.schemas.registry import SchemaRegistry
 
@@ -55,10 +57,12 @@ def table(contract: Any, format_: str = "avro", version: int = 1) -> LiveTable:
     )
 
 
-def owner(definition: LiveTable, registry: RegistryServer | None = None, **properties: str) -> Owner:
+def owner(
+    definition: LiveTable, registry: RegistryServer | None = None, properties: Mapping[str, str] | None = None
+) -> Owner:
     """As much of one as judging needs."""
     known = None if registry is None else SchemaRegistry(registry.url)
-    found = SimpleNamespace(metadata=SimpleNamespace(last_column_id=6), properties=properties)
+    found = SimpleNamespace(metadata=SimpleNamespace(last_column_id=6), properties=properties or {})
     return cast(
         Owner, SimpleNamespace(definition=definition, table=found, task=SimpleNamespace(registry=known))
     )
@@ -107,9 +111,14 @@ def test_a_table_takes_up_what_a_batch_met_first_and_says_which_record_it_was(
 def test_a_schema_is_judged_once_under_each_version_of_the_definition(
     registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch, asked = SchemaWatch(), []
+    watch, asked = SchemaWatch(), list[SchemaId]()
     of = SchemaRegistry.of
-    monkeypatch.setattr(SchemaRegistry, "of", lambda self, id_: asked.append(id_) or of(self, id_))
+
+    def noted(self: SchemaRegistry, id_: SchemaId) -> WriterSchema:
+        asked.append(id_)
+        return of(self, id_)
+
+    monkeypatch.setattr(SchemaRegistry, "of", noted)
     for version in (1, 1, 2, 2):
         assert watch.planned(owner(table("ignore", version=version), registry), [report((0, NEW))])[1] == ()
     assert asked == [2, 2]
@@ -123,11 +132,12 @@ def test_a_schema_whose_changes_were_not_committed_is_judged_again(registry: Reg
 
 
 def test_a_schema_that_stops_the_table_is_named_with_its_record_each_time(registry: RegistryServer) -> None:
-    watch = SchemaWatch()
+    watch, said = SchemaWatch(), list[SchemaStopped]()
     for _ in range(2):
         with pytest.raises(SchemaStopped) as caught:
             watch.planned(owner(table({"new_columns": "stop"}), registry), [report((3, OLD), (5, NEW))])
-    facts = caught.value
+        said.append(caught.value)
+    facts = said[1]
     assert (facts.record, facts.part, facts.schema) == (
         "orders/0@5",
         "value",
@@ -181,7 +191,7 @@ def test_json_gains_a_column_only_once_its_field_was_seen_often_enough_over_batc
     assert found.alteration is None
     kept = watch.to_commit(owner(definition))
     assert json.loads(kept[CONTRACT_SAMPLE_PROPERTY])["fields"] == {"plan": [600, ["integer"]]}
-    next_owner = owner(definition, **{CONTRACT_SAMPLE_PROPERTY: kept[CONTRACT_SAMPLE_PROPERTY]})
+    next_owner = owner(definition, None, kept)
     found, causes = SchemaWatch().planned(next_owner, [json_report(399, "integer")])
     assert found.alteration is None
     found, causes = SchemaWatch().planned(next_owner, [json_report(400, "number")])
