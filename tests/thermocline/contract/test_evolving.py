@@ -54,7 +54,7 @@ def taken_up(definition: LiveTable, schema: WriterSchema, head: bytes) -> LiveTa
 def test_a_table_that_evolved_reads_every_record_as_by_hand(format_: str) -> None:
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")
-    writer = ChangingWriter(format_, random.Random(seed))
+    writer = ChangingWriter(format_, random.Random(seed), nests=True)
     definition = declared = table(format_)
     schemas: dict[Any, Any] = {}
     records: list[tuple[bytes, dict[str, Any]]] = []

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from thermocline.rules import column_types
+from thermocline.rules.column_change import is_widening
 from thermocline.rules.column_types import ColumnType, NestedField
+from thermocline.rules.column_types import Kind as Nested
 from thermocline.rules.contract.modes import Kind, Mode
 from thermocline.rules.definition import Column, LiveTable
 
@@ -59,12 +60,10 @@ def _evolved_column(wanted: LiveTable, column: Column, table: Column | None) -> 
 
 
 def _evolved_type(ours: ColumnType, table: ColumnType, may_widen: bool, may_gain: bool) -> ColumnType:
-    if ours.kind is not table.kind:
-        is_wider = (ours.kind, table.kind) == (column_types.Kind.INT, column_types.Kind.LONG)
-        return table if is_wider and may_widen else ours
-    if ours.kind is column_types.Kind.DECIMAL:
-        is_wider = ours.scale == table.scale and (table.precision or 0) > (ours.precision or 0)
-        return table if is_wider and may_widen else ours
+    if may_widen and is_widening(ours, table):
+        return table
+    if ours.kind is not table.kind or not ours.fields:
+        return ours
     known = {one.name: one for one in table.fields}
     fields = [
         replace(one, type=_evolved_type(one.type, known[one.name].type, may_widen, may_gain))
@@ -72,7 +71,7 @@ def _evolved_type(ours: ColumnType, table: ColumnType, may_widen: bool, may_gain
         else one
         for one in ours.fields
     ]
-    if ours.kind is column_types.Kind.STRUCT and may_gain:
+    if ours.kind is Nested.STRUCT and may_gain:
         named = {one.name for one in ours.fields}
         fields += [NestedField(one.name, one.type) for one in table.fields if one.name not in named]
     return replace(ours, fields=tuple(fields))

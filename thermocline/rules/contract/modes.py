@@ -51,7 +51,6 @@ DEFAULTS: Final[Mapping[Kind, Mode]] = {
 """What is done where nothing is said."""
 _NOTHING_TO_REFUSE: Final = "a value that is always there fits every column, so there is nothing to refuse"
 _SENSELESS: Final[Mapping[tuple[Kind, Mode], str]] = {
-    (Kind.NEW_FIELDS, Mode.EVOLVE): "what is nested in a column can't be altered yet",
     (Kind.WIDER_TYPES, Mode.IGNORE): "a value that its column can't hold would have to be cut or left out",
     (Kind.NARROWER_TYPES, Mode.EVOLVE): "columns are not narrowed: rows have values that would not fit",
     (Kind.REMOVED_FIELDS, Mode.EVOLVE): "columns are not dropped: rows have values in them",
