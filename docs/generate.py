@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
@@ -36,7 +37,14 @@ from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.values import Bytes, ContractText, Names, OnErrorText, WhereText
+from thermocline.settings.values import (
+    Bytes,
+    ContractText,
+    Names,
+    OnErrorText,
+    UnlessText,
+    WhereText,
+)
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -169,7 +177,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.forwarded_from": (
         "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
         "From the right, the first address there that is not one of these is the caller's. From others the "
-        "header is ignored."
+        "header is ignored, and so is `X-Forwarded-Proto`, which says how a page writes its own address."
     ),
     "serving.hosts": (
         "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
@@ -298,7 +306,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.errors_ratio_max": (
-        "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
+        "Maximum share of bad records among those of a batch that are the table's; above it, ingest stops. "
+        "Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
         "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."
@@ -482,7 +491,8 @@ def metrics_page() -> str:
         name = described.name + ("_total" if described.type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  it has no public name
         rows.append((f"`{name}`", described.type, labels, described.documentation))
-    for family in metrics.USAGE.describe():
+    collected = (metrics.SEAM_OFFSET, metrics.END_OFFSET, metrics.USAGE)
+    for family in chain.from_iterable(one.describe() for one in collected):
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in family._labelnames)  # type: ignore[attr-defined]  # noqa: SLF001
         rows.append((f"`{name}`", family.type, labels, family.documentation))
@@ -642,21 +652,25 @@ def _settings_in(place: str, model: type[BaseModel]) -> Iterator[tuple[str, Fiel
             yield f"{place}.{name}", field
 
 
+_KINDS: Final[Sequence[tuple[Any, str]]] = (
+    (Bytes, "size"),
+    (Names, "list of names"),
+    (WhereText, "a condition, or several"),
+    (OnErrorText, "text, or one a stage"),
+    (ContractText, "text, or one a kind"),
+)
+
+
 def _kind_of(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(field.annotation))
     if field.annotation is PassThrough:
         return "names and texts"
-    if _is_of(field, Bytes):
-        return "size"
-    if _is_of(field, Names):
+    if field.annotation == UnlessText:
         return "list of names"
-    if _is_of(field, WhereText):
-        return "a condition, or several"
-    if _is_of(field, OnErrorText):
-        return "text, or one a stage"
-    if _is_of(field, ContractText):
-        return "text, or one a kind"
+    for annotated, kind in _KINDS:
+        if _is_of(field, annotated):
+            return kind
     words: Mapping[Any, str] = {
         str: "text",
         int: "integer",

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import SchemaStopped, ThermoclineError
 from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
+from thermocline.iceberg.files import delete_files
 from thermocline.ingest.batch.met_schemas import Met, MetSchema
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
@@ -27,6 +28,7 @@ from thermocline.rules.contract.evolving import Evolution, evolved
 from thermocline.rules.contract.modes import Mode
 from thermocline.rules.contract.sampled import SampledFields, evolves_by_sample
 from thermocline.rules.decode.framing import schema_id
+from thermocline.upsert.bucket_task import written_paths
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
@@ -82,24 +84,25 @@ class SchemaWatch:
     properties: dict[str, str] = field(default_factory=dict)
     said: set[str] = field(default_factory=set)
 
-    def read(self, owner: Owner, run: Callable[[], BatchResult]) -> BatchResult:
-        """A batch by the definition that its writers' schemas ask for, as far as the table takes that up.
+    def takes_up(self, owner: Owner, result: BatchResult) -> bool:
+        """Whether the table took up changes that a batch met, so that the batch has to be read again.
 
         Raises what `planned` and `take_up` raise; the files of the batch are deleted then.
         """
-        result = run()
         try:
             evolution, causes = self.planned(owner, result.reports)
         except ThermoclineError:
-            owner.leave(result)
+            _leave(owner, result)
             raise
         if evolution.alteration is None:
-            return result
-        owner.leave(result)
+            return False
+        _leave(owner, result)
         self.take_up(owner, evolution, causes)
-        result = run()  # safety: contract-read-again
+        return True
+
+    def took_up(self, owner: Owner, result: BatchResult) -> None:
+        """The batch was read again: what is left of its changes is judged, too."""
         self.planned(owner, result.reports)
-        return result
 
     def planned(self, owner: Owner, reports: Sequence[ReadReport]) -> tuple[Evolution, tuple[Cause, ...]]:
         """What the table takes up of what a batch met, and why.
@@ -155,7 +158,6 @@ class SchemaWatch:
         )
         done = landed(owner.land(change))  # safety: contract-before-the-batch
         self.properties |= change.properties
-        owner.unread.altered(planned.definition)
         _logger.info(
             "the table took up changes of its writers' schemas",
             extra=fields(
@@ -220,3 +222,9 @@ class SchemaWatch:
 
 def _judged(definition: LiveTable, met: MetSchema) -> tuple[int, str, bytes]:
     return definition.version, met.part, met.head
+
+
+def _leave(owner: Owner, result: BatchResult) -> None:
+    """Delete the files of a batch that is read again, or not committed."""
+    delete_files(owner.table.io, written_paths(result.buckets))
+    owner.bad_records.discard(result.reports)

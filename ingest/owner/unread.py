@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 from thermocline.iceberg.catalog import UNREAD_COUNTS_PROPERTY, UNREAD_PROPERTY
 from thermocline.ingest.owner.measures import SAMPLED_VALUES, UNREAD_FIELDS
 from thermocline.process.logs import fields
-from thermocline.rules.contract.undeclared import undeclared_fields
-from thermocline.rules.decode.unread import NAMES_MAX, OTHER, Sampled, bounded
+from thermocline.rules.decode.unread import NAMES_MAX, OTHER, Sampled, UnreadFields, bounded
 from thermocline.rules.unread_counts import UnreadCounts
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.read_task import ReadReport
-    from thermocline.rules.decode.schema_documents import WriterSchemas
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["UnreadNames"]
@@ -31,26 +29,20 @@ class UnreadNames:
     What a batch met counts once it has landed: a batch that is rejected is read again.
     """
 
-    def __init__(
-        self,
-        definition: LiveTable,
-        properties: Mapping[str, str],
-        schemas: WriterSchemas | None = None,
-    ) -> None:
-        """What the table's properties have; ``schemas`` are those of writers, where values name them."""
+    def __init__(self, definition: LiveTable, properties: Mapping[str, str]) -> None:
+        """What the table's properties have."""
         self._definition = definition
-        self._is_read = undeclared_fields(definition, schemas).is_read
-        self._schemas = schemas
+        self._is_read = UnreadFields(definition).is_read
         self._counts = UnreadCounts.of_json(properties.get(UNREAD_COUNTS_PROPERTY, ""))
         self._names: list[str] = json.loads(properties.get(UNREAD_PROPERTY, "[]"))
         self._labels: set[str] = set()  # of the metric, which keeps them for as long as the process lives
         self._met = Sampled()
         self._next = self._counts
 
-    def altered(self, definition: LiveTable) -> None:
-        """The table has this definition from now on."""
+    def follow(self, definition: LiveTable) -> None:
+        """What batches meet from now on is of that one."""
         self._definition = definition
-        self._is_read = undeclared_fields(definition, self._schemas).is_read
+        self._is_read = UnreadFields(definition).is_read
 
     def met(self, reports: Iterable[ReadReport], now_ms: int) -> dict[str, str]:
         """What a batch met; the properties to commit with it, if it has values that were looked at."""

@@ -10,9 +10,8 @@ from thermocline.errors import ThermoclineError
 from thermocline.ingest.commit.rotation import with_topics
 from thermocline.kafka.facts import OffsetRange
 from thermocline.kafka.log import Log, read_ranges
-from thermocline.rules.contract.undeclared import undeclared_fields
 from thermocline.rules.decode import decoder_for
-from thermocline.rules.decode.unread import OTHER, Sampled
+from thermocline.rules.decode.unread import OTHER, Sampled, UnreadFields
 from thermocline.text.unread import each_field
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         if end > starts.get((topic, partition))
     ][:PARTITIONS_MAX]
     registry = settings.registry.client()
-    decoder, fields = decoder_for(definition, registry), undeclared_fields(definition, registry)
+    decoder, fields = decoder_for(definition, registry), UnreadFields(definition, registry)
     records = bad = 0
     examples: dict[str, str] = {}
     unread = Sampled()
@@ -77,7 +76,6 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        ours = decoded.not_filtered_of(len(chunk.values))
-        unread += fields.of([chunk.values[at] for at in ours], RECORDS_MAX, chunk.headers_of_some(ours))
+        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of, decoded.filtered)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

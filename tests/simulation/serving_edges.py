@@ -90,8 +90,11 @@ class _RememberingDecoder:
         self._decoder = decoder_for(definition)
         self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> _Decoded:
+    def decode(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf, topic: str
+    ) -> _Decoded:
         """Like a decoder, but only for ``_stored_records``."""
+        assert topic
         records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
         bad = [one.bad[0] for one, stored in records if stored is None]
         stored = [(place, stored) for place, (_, stored) in enumerate(records) if stored is not None]
@@ -102,7 +105,7 @@ class _RememberingDecoder:
         if known is None:
             decoded = self._decoder.decode([key], [value])
             chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
-            stored = next(stored_records(self._definition, chunk, decoded, [0])) if decoded.good else None
+            stored = next(stored_records(self._definition, 0, chunk, decoded, [0])) if decoded.good else None
             known = self._known[key, value] = (decoded, stored)
         return known
 
@@ -111,12 +114,17 @@ class _RememberingDecoder:
 class _Decoded:
     good: list[tuple[int, tuple[bytes, bytes]]]
     bad: list[Any]
+    filtered: tuple[int, ...] = ()
 
 
 def _stored_records(
-    definition: LiveTable, chunk: RecordChunk, decoded: _Decoded, partition_times_ms: Sequence[int]
+    definition: LiveTable,
+    number: int,
+    chunk: RecordChunk,
+    decoded: _Decoded,
+    partition_times_ms: Sequence[int],
 ) -> Iterator[tuple[bytes, bytes]]:
-    place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
+    place = PLACE.pack(number, chunk.partition)
     for index, (key, value) in decoded.good:
         times = chunk.timestamps_ms[index], partition_times_ms[index]
         header = HEADER.pack(chunk.offsets[index], *times, value[FLAGS_START])

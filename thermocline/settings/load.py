@@ -34,6 +34,7 @@ from thermocline.settings.environment import (
 from thermocline.settings.model import TABLE_IN_GROUP, Settings
 from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
+from thermocline.settings.unless import put_conditions
 from thermocline.settings.value_file import FromFile
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=BaseModel)
 
 FILE_NAME: Final = "thermocline.toml"
+_INIT: Final = "thermocline init      (looks at a topic, and writes the file)"
 
 PASS_THROUGH: Final = (
     ("kafka", "client"),
@@ -98,12 +100,8 @@ def find_file(path: Path | None = None) -> Path:
     named, file = _named(path)
     if not file.exists():
         origin = "--config" if path else FILE_VARIABLE if named else "default"
-        instead = (
-            ""
-            if named
-            else "; run this in the folder that has it, name it with --config, or write one: thermocline init"
-        )
-        raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",))
+        instead = "" if named else "; run this in the folder that has it, or name it with --config"
+        raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",), step=_INIT)
     return file
 
 
@@ -140,6 +138,7 @@ def _loaded(file: Path, problems: list[str], text: str | None = None) -> tuple[S
     laid = lay_environment_over(tree, file.parent, problems)
     _prepare_pass_through(tree, problems)
     _expand_variables(tree, problems)
+    put_conditions(tree, problems)
     for _ in range(ROUNDS_MAX):
         try:
             settings = Settings.model_validate(tree)

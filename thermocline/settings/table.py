@@ -27,6 +27,7 @@ from thermocline.settings.values import (
     OnErrorText,
     Seconds,
     Start,
+    UnlessText,
     WhereText,
     names_of,
 )
@@ -41,6 +42,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     OnError: OnErrorText,
     Contract: ContractText,
     tuple[Condition, ...]: WhereText,
+    tuple[tuple[Condition, ...], ...]: UnlessText,
 }
 
 

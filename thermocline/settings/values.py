@@ -22,6 +22,7 @@ __all__ = [
     "OnErrorText",
     "Seconds",
     "Start",
+    "UnlessText",
     "WhereText",
     "names_of",
     "size_of",
@@ -139,4 +140,5 @@ ContractText = Annotated[str | dict[str, Any], BeforeValidator(_contract)]
 DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
 # What a condition says is judged with the definition, since only a format says whether it can be read.
 WhereText = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_where)]
+UnlessText = tuple[WhereText, ...]
 ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]

@@ -21,10 +21,10 @@ from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.schema_watch import SchemaWatch
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.contract.sampled import FieldSample
-from thermocline.rules.contract.undeclared import undeclared_fields
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
 from thermocline.schemas.registry import SchemaRegistry
 
@@ -170,7 +170,7 @@ def test_records_whose_headers_cannot_be_read_fail_no_batch(registry: RegistrySe
     assert met == Met()
     decoded = decoder_for(definition, known).decode(unreadable.keys, unreadable.values, unreadable.headers_of)
     assert [one.stage for one in decoded.bad] == ["decode"]
-    sampled = undeclared_fields(definition, known).of(unreadable.values, headers_of=unreadable.headers_of)
+    sampled = UnreadFields(definition, known).of(unreadable.values, headers_of=unreadable.headers_of)
     assert sampled.values == 0
 
 

@@ -26,10 +26,10 @@ from thermocline.rules.contract.changes import judged_parts, modes_of, schema_ch
 from thermocline.rules.contract.evolving import evolved
 from thermocline.rules.contract.modes import Contract, Kind, Mode
 from thermocline.rules.contract.sampled import JsonFields, SampledFields
-from thermocline.rules.contract.undeclared import undeclared_fields
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.record import Decoded, Stage
 from thermocline.rules.decode.schema_documents import WriterSchema
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.protobuf_schema import canonical
 from thermocline.schemas.protobuf_compiler import compiled
@@ -158,7 +158,7 @@ def happens(cell: Cell, definition: LiveTable) -> None:
         case "left out":
             assert {name: one[0] for name, one in decoded.columns.items()} == VALUE
             name = "plan" if cell.kind is Kind.NEW_COLUMNS else "at.y"
-            found = undeclared_fields(definition, Registered({1: schema})).of([record])
+            found = UnreadFields(definition, Registered({1: schema})).of([record])
             assert (found.values, dict(found.names)) == (1, {name: 1})
         case "bad" | "stops":
             assert [one.stage for one in decoded.bad] == [Stage.CONTRACT]

@@ -50,13 +50,6 @@ class Decoded:
         others = set(self.filtered)
         return [index for index in range(count) if index not in others] if others else range(count)
 
-    def not_filtered(self, values: Sequence[bytes | None]) -> Sequence[bytes | None]:
-        """Of the values that were decoded, those of records that are the table's."""
-        if not self.filtered:
-            return values
-        others = set(self.filtered)
-        return [value for index, value in enumerate(values) if index not in others]
-
 
 class Decoder(Protocol):
     """Reads the records of one live table."""

@@ -44,7 +44,8 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
         problems.append(f"delete_when: {error}")
         del parsed["delete_when"]
     parsed["where"] = _conditions(options.get("where", ()), problems)
-    parsed["unless"] = tuple(_conditions(some, problems) for some in options.get("unless", ()))
+    others = {_conditions(some, problems) for some in options.get("unless", ())}
+    parsed["unless"] = tuple(sorted(others, key=lambda some: [one.sorts_as for one in some]))
     return parsed
 
 
