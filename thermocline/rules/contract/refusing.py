@@ -17,17 +17,16 @@ from thermocline.rules.contract.writers import Part
 from thermocline.rules.decode.framing import (
     KEY_HEADER,
     VALUE_HEADER,
-    HeadOf,
     grouped_by_head,
-    heads_in,
     id_length,
     indexes_length,
+    readable_heads_in,
     schema_id,
 )
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.schema_documents import ID_MAX, WriterSchemas
 from thermocline.rules.definition import LiveTable
-from thermocline.rules.headers import HeadersOf, HeadersUnreadable, no_headers
+from thermocline.rules.headers import HeadersOf, no_headers
 from thermocline.text.shown import json_text
 
 __all__ = ["REFUSED", "ContractDecoder", "Head", "heads_of", "is_refusing"]
@@ -65,22 +64,10 @@ def heads_of(
         length_of, short = _LENGTHS[part.format]
         texts, header = (keys, KEY_HEADER) if part.name == KEY else (values, VALUE_HEADER)
         groups = grouped_by_head(
-            texts, _readable(heads_in(headers_of, header)), length_of, short, lambda _index, _why: None
+            texts, readable_heads_in(headers_of, header), length_of, short, lambda _index, _why: None
         )
         for (head, _), indexes in groups.items():
             found.setdefault(Head(part, head), []).extend(indexes)
-    return found
-
-
-def _readable(head_of: HeadOf) -> HeadOf:
-    """The same, of records whose headers can be read; of others none that names a schema."""
-
-    def found(index: int) -> bytes | None:
-        try:
-            return head_of(index)
-        except HeadersUnreadable:  # safety: contract-headers
-            return b""
-
     return found
 
 
