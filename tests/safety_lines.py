@@ -29,8 +29,8 @@ LINES: Final[dict[str, Line]] = {
     "contract-evolve-after": Line("no column comes of a few values", ("and one.values >= contract.evolve_after", ""), "ingest/owner/test_schema_watch.py::test_json_gains_a_column_only_once_its_field_was_seen_often_enough_over_batches_and_owners"),
     "contract-stops": Line("a schema that the contract stops at is never read past", NEVER, "ingest/owner/test_schema_watch.py::test_a_schema_that_stops_the_table_is_named_with_its_record_each_time"),
     "contract-judged-when-done": Line("a schema counts as judged only once what it needs is in the table", (" and not taken.intersection(cause.changes)", ""), "ingest/owner/test_schema_watch.py::test_a_schema_whose_changes_were_not_committed_is_judged_again"),
-    "contract-before-the-batch": Line("a batch waits for the columns that it needs", DROP, "behaviour/test_contract.py::test_read_paths_agree_while_writers_schemas_change"),
-    "contract-read-again": Line("and is read by them", DROP, "behaviour/test_contract.py::test_read_paths_agree_while_writers_schemas_change"),
+    "contract-before-the-batch": Line("a batch waits for the columns that it needs", DROP, "ingest/owner/test_schema_watch.py::test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go"),
+    "contract-read-again": Line("and is read by them", NEVER, "ingest/owner/test_schema_watch.py::test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go"),
     # Commit, ownership, unknown commits.
     "rewrite-is-proved": Line("what others committed is not taken over for what they call it", DROP, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
     "rewrite-same-rows": Line("nor for the number of its rows alone", NEVER, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,11 +15,20 @@ import pytest
 
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.errors import SchemaStopped
-from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY
+from thermocline.iceberg.alterations import alterations_of
+from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
+from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.met_schemas import Met, MetSchema, SchemaMeter
-from thermocline.ingest.batch.read_task import ReadReport
+from thermocline.ingest.batch.plan import Batch
+from thermocline.ingest.batch.read_task import ReadReport, ReadTask
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import Landed
+from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.schema_watch import SchemaWatch
+from thermocline.ingest.owner.table_batch import Read, read_for
+from thermocline.ingest.owner.unread import UnreadNames
+from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.contract.sampled import FieldSample
 from thermocline.rules.decode import decoder_for
@@ -26,6 +36,8 @@ from thermocline.rules.decode.framing import SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.seam import Seam
 from thermocline.schemas.registry import SchemaRegistry
 
 OLD, NEW = (b"\x00" + number.to_bytes(4) for number in (1, 2))
@@ -208,3 +220,78 @@ def test_what_a_batch_that_did_not_land_had_does_not_count() -> None:
         assert found.alteration is None
     watch.landed()
     assert watch.planned(owner(definition), [json_report(900, "text")])[0].alteration is not None
+
+
+def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go(
+    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[Any] = []
+    monkeypatch.setattr(
+        "thermocline.ingest.owner.schema_watch.delete_files", lambda *given: gone.append(given)
+    )
+    changes: list[TableChange] = []
+
+    def commit(_: int, seam: Seam, change: TableChange) -> Landed:
+        changes.append(change)
+        return Landed(2, seam)
+
+    definition, known = table("evolve"), SchemaRegistry(registry.url)
+    position = SimpleNamespace(
+        seam=Seam(),
+        cluster_id="c",
+        topic_ids={},
+        watermark_ms=0,
+        drained_ms=0,
+        snapshot_id=1,
+        files={},
+        partition_times=PartitionTimes(),
+    )
+    position.after = lambda *_: position
+    discarded: list[Any] = []
+    of = owner(definition, registry)
+    of.task = ReadTask(definition, {}, cast(Any, None), cast(Any, None), "", {}, known)
+    for name, one in {
+        "position": position,
+        "is_contested": False,
+        "upkeep": NoUpkeep(),
+        "bad_records": SimpleNamespace(discard=discarded.append),
+        "schemas": SchemaWatch(),
+        "engine": SimpleNamespace(jvm=None),
+        "clock": SimpleNamespace(now_ms=lambda: 5),
+        "lease": SimpleNamespace(check=lambda: None),
+        "committer": SimpleNamespace(commit=commit),
+        "unread": UnreadNames(definition, {}),
+        "on_commit": lambda: None,
+        "observers": Observers(),
+        "land": partial(Owner.land, of),
+    }.items():
+        setattr(of, name, one)
+    of.table.io, of.table.location = cast(Any, "io"), lambda: "file:///t"
+    met = BatchResult((report((4, NEW)),), ())
+    reading = read_for(of, Batch((), Seam(), Seam()))
+    first = next(reading)
+    again = reading.send(Read(met, 0.0, 1))
+    with pytest.raises(StopIteration) as done:
+        reading.send(Read(met, 0.0, 1))
+    assert done.value.value.result is met
+    named = [[one.name for one in wanted.share.task.definition.columns] for wanted in (first, again)]
+    assert named == [["id", "n"], ["id", "n", "plan"]]
+    assert (gone, discarded) == ([("io", [])], [met.reports])
+    (change,) = changes
+    assert change.definition is of.definition
+    assert json.loads(change.summary[SUMMARY_SCHEMA_CAUSE]) == [
+        {
+            "changes": ['field "plan" (int) has no column'],
+            "topic": "orders",
+            "partition": 0,
+            "offset": 4,
+            "part": "value",
+            "schema": "2",
+            "named": "version 7 of orders-value",
+        }
+    ]
+    (note,) = alterations_of(change.properties)
+    assert note.changes == (
+        "column plan is added as int; rows that are there have null",
+        "cause for plan: schema 2 (version 7 of orders-value), first met at orders/0@4",
+    )
