@@ -266,7 +266,7 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         "land": partial(Owner.land, of),
     }.items():
         setattr(of, name, one)
-    of.table.io, of.table.location = cast(Any, "io"), lambda: "file:///t"
+    of.table = cast(Any, SimpleNamespace(**vars(of.table), io="io", location=lambda: "file:///t"))
     met = BatchResult((report((4, NEW)),), ())
     reading = read_for(of, Batch((), Seam(), Seam()))
     first = next(reading)
