@@ -580,6 +580,7 @@ LINES: Final[dict[str, Line]] = {
     "drop-yes": Line("nothing is dropped without a yes", NEVER, "ingest/table/test_drop.py::test_without_a_terminal_it_wants_a_yes"),
     "json-schema-bounded": Line("a schema of a few lines that means endless values is refused", NEVER, "thermocline/test_recognise_declared.py::test_a_few_lines_that_mean_endless_values_are_refused"),
     "apply-as-planned": Line("what is done to a table is what was shown and agreed to", NEVER, "ingest/table/test_apply.py::test_nothing_is_done_where_the_table_is_not_any_more_as_the_plan_saw_it"),
+    "create-as-planned": Line("nor is a table created that reads other topics than were shown", NEVER, "ingest/table/test_apply_creation.py::test_no_table_is_created_that_would_read_topics_that_were_not_shown"),
     "apply-planned-again": Line("nor is it another thing once the table is owned", DROP, "ingest/table/test_apply.py::test_nor_where_it_changes_while_the_table_is_being_taken"),
     "apply-yes": Line("no table is created or altered without a yes", ("_confirmed(to_do, yes)", "True"), "cli/test_table_diff.py::test_a_plan_is_shown_and_nothing_is_done_without_a_yes"),
     "apply-dry-run": Line("a dry run does nothing", ("not dry_run and ", ""), "cli/test_table_diff.py::test_a_plan_is_shown_and_nothing_is_done_without_a_yes"),
