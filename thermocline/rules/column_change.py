@@ -17,7 +17,7 @@ from thermocline.rules.nested_types import names_within
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
 
-__all__ = ["ColumnChanges", "Widening", "columns_changed", "known_columns"]
+__all__ = ["ColumnChanges", "Widening", "columns_changed", "is_widening", "known_columns"]
 
 
 @dataclass(frozen=True, slots=True)
