@@ -129,3 +129,13 @@ def test_the_file_counts_what_the_table_gained_only_while_it_lets_it_evolve() ->
     widened = table("avro", count="long", name="string")
     assert with_evolved(declared, widened).columns == widened.columns
     assert with_evolved(table("avro", {"wider_types": "stop"}), widened).columns == declared.columns
+
+
+def test_what_the_file_renames_or_drops_is_not_what_the_table_gained() -> None:
+    current = table("avro", count="int", name="string", more="string")
+    renamed: Any = {"name": "string", "items": {"type": "int", "renamed_from": "count"}}
+    found = with_evolved(table("avro", **renamed), current, drop=["more"])
+    assert [one.name for one in found.columns] == ["id", "name", "items"]
+    assert [one.name for one in with_evolved(table("avro", **renamed), current).columns] == [
+        *("id", "name", "items", "more")
+    ]
