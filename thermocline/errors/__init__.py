@@ -104,6 +104,7 @@ from thermocline.errors.table import (
     TableHeld,
     TableMissing,
     TableRestricted,
+    TableTaken,
 )
 
 __all__ = [
@@ -164,6 +165,7 @@ __all__ = [
     "TableHeld",
     "TableMissing",
     "TableRestricted",
+    "TableTaken",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",

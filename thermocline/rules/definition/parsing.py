@@ -8,7 +8,7 @@ from typing import Any
 
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.definition.options import DeleteRule, OnError
-from thermocline.rules.routing import Condition
+from thermocline.rules.routing import Condition, Source
 
 __all__ = ["parsed_options", "spelled_schema"]
 
@@ -39,6 +39,8 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
         del parsed["delete_when"]
     parsed["where"] = _conditions(options.get("where", ()), problems)
     parsed["unless"] = tuple(_conditions(some, problems) for some in options.get("unless", ()))
+    values_at = options.get("values_at")
+    parsed["values_at"] = None if values_at is None else Source.parse(values_at)
     return parsed
 
 
