@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,11 +24,13 @@ from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
+from thermocline.rules.routes.directory import Admission
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -68,7 +70,8 @@ class ReadReport(msgspec.Struct):
     ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
     the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
     source other than Kafka that were read; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
-    "topic/partition"; ``error`` is a pickled error of ours.
+    "topic/partition"; ``error`` is a pickled error of ours. Of a route's directory, ``new_values`` are those
+    that came, and ``outcomes`` counts what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -85,6 +88,8 @@ class ReadReport(msgspec.Struct):
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    new_values: list[str] = msgspec.field(default_factory=list)
+    outcomes: dict[str, int] = msgspec.field(default_factory=dict)
 
     def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
         """Note the times of a partition's next records."""
@@ -101,7 +106,8 @@ class ReadTask:
 
     A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
     With the ``partition_times`` at the seam, the records say the partition time at each of them. The ranges
-    then begin at the seam. Without, keys in several partitions are found, but not decided.
+    then begin at the seam. Without, keys in several partitions are found, but not decided. ``admission`` is
+    for a route's directory alone.
     """
 
     definition: LiveTable
@@ -112,6 +118,7 @@ class ReadTask:
     topic_ids: Mapping[str, str]
     registry: SchemaRegistry | None = None
     partition_times: PartitionTimes | None = None
+    admission: Admission = field(default_factory=Admission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +144,8 @@ class KafkaRanges:
         """
         ranges = self.splits[part]
         decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
+        if isinstance(decoder, DirectoryDecoder):
+            decoder.admission = task.admission
         running = None if task.partition_times is None else RunningTimes(task.partition_times)
         held_bad: list[pa.Table] = []
         for chunk in read_ranges(task.client_config, ranges, task.definition.name):
@@ -150,6 +159,11 @@ class KafkaRanges:
                 _quarantine(task, held_bad, report)
         if _rows(held_bad):
             _quarantine(task, held_bad, report)
+        if isinstance(decoder, DirectoryDecoder):
+            report.new_values, report.outcomes = (
+                sorted(decoder.came),
+                {str(name): count for name, count in decoder.outcomes.items()},
+            )
         report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
 
     def check(self, reports: Sequence[ReadReport]) -> None:

@@ -49,6 +49,7 @@ from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.contested import contested, warn_of_contested_keys
 from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.routing import Routing, routing_of
 from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
@@ -109,6 +110,7 @@ class Owner:
     drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
     topics: TopicWatch = field(default_factory=TopicWatch)
+    routing: Routing | None = None
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:
@@ -181,6 +183,7 @@ class Owner:
                 bad_records=bad_records,
                 position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
+                routing=routing_of(settings, name, table, engine.jvm),
             )
             undo.pop_all()
         interval_seconds = owner.settings.commit_interval_seconds
@@ -263,6 +266,8 @@ class Owner:
     def _batch(self) -> bool:
         failpoint("owner.plan")
         self.topics.look(self)
+        if self.routing is not None:
+            self.routing.look(self)
         topics = self.definition.topics
         if not topics:
             return False  # all were deleted, and there is no other one yet
@@ -354,11 +359,15 @@ class Owner:
             self.bad_records.discard(result.reports)
             result = self._run_tasks(batch, is_timed=True)
         self.is_contested = contested(result)
+        if self.routing is not None and not self.routing.has_room(result):
+            self.bad_records.discard(result.reports)
+            result = self._run_tasks(batch, is_timed=False)
         return result
 
     def _run_tasks(self, batch: Batch, is_timed: bool) -> BatchResult:
         activity.batch(self._name, sum(planned.end - planned.first for planned in batch.ranges))
         task = replace(self.task, partition_times=self.position.partition_times) if is_timed else self.task
+        task = task if self.routing is None else self.routing.reading(task)
         tasks = split_for_tasks(batch.ranges, self.engine.tasks, may_cut=not is_timed)
         files = with_held(self.position.files, self.upkeep.held())
         return self.engine.run(task, KafkaRanges(tasks), files, data_location(self.table))
@@ -368,6 +377,7 @@ class Owner:
     ) -> Outcome:
         try:
             self._check_before_commit(batch, accounting)
+            routed = {} if self.routing is None else self.routing.to_commit(self, result)
         except ThermoclineError as error:
             self.bad_records.discard(result.reports)
             return Rejected(error)
@@ -390,6 +400,7 @@ class Owner:
                 TOMBSTONES_PROPERTY: json.dumps(dict(self.position.tombstones_since_ms)),
                 **self.unread.met(result.reports, planned.at_ms),
                 **self.topics.to_commit(self, batch.end.at_least(planned.ends)),
+                **routed,
             },
             files=result.buckets,
             ranges=", ".join(str(planned) for planned in batch.ranges),
@@ -399,6 +410,8 @@ class Owner:
             failpoint("owner.landed")
             self.position = self.position.after(outcome, change)
             self.unread.landed()
+            if self.routing is not None:
+                self.routing.landed()
             self.on_commit()
             self.observers.landed(outcome, change)
             if self.drain_goal is not None and batch.end.at_least(self.drain_goal.ends):
@@ -474,6 +487,8 @@ class Owner:
             state = replace(state, snapshot_id=done.snapshot_id)
         of_files = state.snapshot_id if rewrite is None else rewrite.snapshot_id
         self.position = Position.of(state, self.live_files(self.table, of_files, self._name))
+        if self.routing is not None:
+            self.routing.reload(self.table)
         self.must_reload = False
         return rewrite is not None
 

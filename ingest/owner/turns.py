@@ -179,7 +179,17 @@ class Turns:
     """The turns of the tables that have not stopped."""
 
     def __init__(self, tables: Sequence[IngestedTable], clock: Clock) -> None:
-        self._all, self._running, self._clock = tuple(tables), list(tables), clock
+        self._all, self._running, self._clock = list(tables), list(tables), clock
+
+    @property
+    def tables(self) -> tuple[IngestedTable, ...]:
+        """All tables, also those that have stopped."""
+        return tuple(self._all)
+
+    def add(self, tables: Sequence[IngestedTable]) -> None:
+        """From the next round on, these have turns, too."""
+        self._all += tables
+        self._running += tables
 
     def follow(self, stop: threading.Event) -> None:
         """Until told to stop, or nothing is left that goes on; then each table is freed."""

@@ -86,6 +86,7 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
         _run_tasks=run_tasks,
         table=SimpleNamespace(io="io"),
         bad_records=SimpleNamespace(discard=discarded.append),
+        routing=None,
     )
     batch = Batch((), Seam(), Seam())
     results = [bucket(1, EXAMPLE), bucket(2, EXAMPLE), bucket(1, EXAMPLE), bucket(0), bucket(0)]

@@ -122,6 +122,7 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         "engine": SimpleNamespace(check=lambda: None, has_failed=False),
         "committer": SimpleNamespace(epoch=1, renew=lambda _: None, take_over=lambda _: outcomes.pop(0)),
         "live_files": lambda *_: None,
+        "routing": None,
         "must_reload": True,
         "rewrites_met": 0,
     }
