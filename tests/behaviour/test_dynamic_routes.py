@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from tests.tier import is_full
 from thermocline.dev.stack import Stack
 from thermocline.errors import ExitCode
 from thermocline.iceberg.catalog import (
@@ -36,6 +37,7 @@ from thermocline.rules.routes.names import name_of
 from thermocline.settings import Settings, load_settings
 
 ROUTE = "events"
+TYPES = 200 if is_full() else 12
 PATIENCE_SECONDS = 120.0
 SECTION = """
 [routes.events]
@@ -64,7 +66,7 @@ class Events:
     written: int = 0
     topic: str = "events"
 
-    def settings(self, tables_max: int = 32) -> Settings:
+    def settings(self, tables_max: int = TYPES + 4) -> Settings:
         base = self.stack.config_path.read_text().partition("[tables.")[0]
         self.path.write_text(base + SECTION.format(tables_max=tables_max))
         return load_settings(self.path)
@@ -127,8 +129,8 @@ def test_each_value_gets_its_table_with_all_of_its_records_whatever_stops_ingest
     events = Events(stack, tmp_path / "routes.toml")
     settings = events.settings()
     create_table(settings, ROUTE)
-    types = [f"type{number}" for number in range(28)]
-    events.write([*types[:10], "Order", "größe"])
+    types = [f"type{number}" for number in range(TYPES)]
+    events.write([*types[: TYPES // 2], "Order", "größe"])
 
     # It stops when tables are made, and the directory does not know them yet.
     commit = Committer.commit
@@ -148,7 +150,7 @@ def test_each_value_gets_its_table_with_all_of_its_records_whatever_stops_ingest
     # One value's name is taken, others are denied or have no type; a tombstone is for all.
     catalog = open_catalog(settings.catalog)
     foreign = catalog.create_table("app.events_broken", Schema(NestedField(1, "x", LongType())))
-    events.write([*types[10:], "broken"])
+    events.write([*types[TYPES // 2 :], "broken"])
     events.write(["debug_trace", None, 7])
     events.delete(2)
     events.write(types[:2], ids=(2,))
@@ -168,8 +170,8 @@ def test_each_value_gets_its_table_with_all_of_its_records_whatever_stops_ingest
     caught_up(settings)
     assert rows_in(settings)["broken"] == events.rows["broken"]
 
-    # 28 types, Order, größe, 7 and broken are 32: of two more, there is room for one.
-    limited = events.settings(tables_max=33)
+    # All types, Order, größe, 7 and broken have one: of two more, there is room for one.
+    limited = events.settings(tables_max=TYPES + 5)
     events.write(["zebra", "yak"])
     caught_up(limited)
     assert rows_in(limited)["yak"] == events.rows["yak"]
