@@ -121,7 +121,7 @@ class Verification:
         log = self._checked_log(table, definition, point)  # before the files: they are of its definition
         files = plan_files(table, point.snapshot_id, self.name)
         if reading.lacks_beginning:
-            reading = reading.with_evidence(least_offsets(table.io, files))
+            reading = reading.with_evidence(least_offsets(table.io, definition, files))
         with closing(Staging(self.folder, definition, self.scope.memory_bytes)) as staging:
             if self.read_paths is not None:
                 self._take_extract(staging, path)

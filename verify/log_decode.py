@@ -17,6 +17,7 @@ from thermocline.iceberg.reading import DecidingTimes
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import PARTITION_TIME, PROVENANCE, LiveTable
+from thermocline.rules.field_ids import matches
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class LogDecoder:
         table = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )
-        return conformed(table, self.reading.definition.records_schema)
+        return carried(table, definition, self.reading.definition)  # safety: verify-carried-by-id
 
     def _with_facts(self, good: pa.Table, chunk: RecordChunk, batches: Array, states: Array) -> pa.Table:
         offsets = good.column(PROVENANCE[2]).to_numpy()
@@ -168,17 +169,21 @@ class LogDecoder:
         return good
 
 
-def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of the schema, by name: narrower ones widened, absent ones null."""
-    names = set(table.column_names)
+def carried(records: pa.Table, by: LiveTable, to: LiveTable) -> pa.Table:
+    """Records that one definition read, as another has their columns, by field id: absent ones are null."""
+    known = matches(by.table_schema, to.table_schema)
     columns: list[pa.ChunkedArray | pa.Array] = []
-    for one in schema:
-        if one.name not in names:
-            columns.append(pa.nulls(table.num_rows, one.type))
+    for one in to.records_schema:
+        match = known.get(one.name)
+        name = one.name if match is None else match.stored.name
+        if name not in records.column_names or (match is None and one.name in to.row_schema.names):
+            columns.append(pa.nulls(records.num_rows, one.type))
             continue
-        column = table.column(one.name)
+        column = records.column(name)
+        if match is not None and not match.is_alike:
+            column = match.values(column.combine_chunks())
         columns.append(column if column.type == one.type else column.cast(one.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    return pa.Table.from_arrays(columns, schema=to.records_schema)
 
 
 def _sliced(chunk: RecordChunk, start: int, end: int) -> RecordChunk:

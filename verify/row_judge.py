@@ -107,8 +107,9 @@ class JudgeContext:
 
     ``firsts``: from where on, by partition, the log holds all that the table has read. ``compacted`` are
     topics; ``fleeting`` those of which tombstones may have gone while the log was read. ``later`` says of
-    each value column whether it was added later, so that older rows may have it as null. Deletes from before
-    ``forgotten_before``, in microseconds, may be forgotten where columns order the records.
+    each value column whether it was added later, so that older rows may have it as null, and ``other``
+    whether they may have it otherwise, since what is nested in it, or where it is read, was altered. Deletes
+    from before ``forgotten_before``, in microseconds, may be forgotten where columns order the records.
     """
 
     reading: Reading
@@ -117,6 +118,7 @@ class JudgeContext:
     fleeting: Collection[str]
     later: Sequence[bool]
     forgotten_before: int = 0
+    other: Sequence[bool] = ()
 
     @property
     def is_ordered(self) -> bool:
@@ -133,13 +135,15 @@ class JudgeContext:
         if record.state == CERTAIN and not any(record.absent):
             return record.values == row.values
         is_known = self.holds_all_of(record.place)
-        absent = record.absent or (False,) * len(record.values)
+        none = (False,) * len(record.values)
+        absent, other = record.absent or none, self.other or none
         return all(
             ours == theirs
             or (is_later and theirs is None and record.state != CERTAIN)
+            or (is_other and record.state != CERTAIN)
             or (is_absent and not is_known)
-            for ours, theirs, is_later, is_absent in zip(
-                record.values, row.values, self.later, absent, strict=True
+            for ours, theirs, is_later, is_absent, is_other in zip(
+                record.values, row.values, self.later, absent, other, strict=True
             )
         )
 

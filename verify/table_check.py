@@ -142,9 +142,15 @@ class TableCheck:
                 SELECT {names}, {nulls}, TRUE FROM {STORED} SEMI JOIN others USING ({KEY})
             ) ORDER BY {KEY}
         """
-        later = [column.name in self.reading.later_columns for column in self._definition.value_columns]
+        columns = [column.name for column in self._definition.value_columns]
         context = JudgeContext(
-            self.reading, self.firsts, self.compacted, self.fleeting, later, self._forgotten_before(staging)
+            self.reading,
+            self.firsts,
+            self.compacted,
+            self.fleeting,
+            [name in self.reading.later_columns for name in columns],
+            self._forgotten_before(staging),
+            [name in self.reading.other_columns for name in columns],
         )
         for key, found in groupby(staging.rows(query), key=lambda one: one[0]):
             last_records, rows = _told_apart(found, len(facts), bool(ordered))

@@ -58,7 +58,7 @@ def remembered_deletes(io: FileIO, definition: LiveTable, files: Sequence[DataFi
         raise RowsUnreadable from error
 
 
-def least_offsets(io: FileIO, files: Iterable[DataFile]) -> dict[Place, int]:
+def least_offsets(io: FileIO, definition: LiveTable, files: Iterable[DataFile]) -> dict[Place, int]:
     """The least offset of each partition that a row of the files comes from, deleted rows included.
 
     A file that can't be read says nothing: then less of the log is believed to be in the table.
@@ -68,7 +68,7 @@ def least_offsets(io: FileIO, files: Iterable[DataFile]) -> dict[Place, int]:
     for file in files:
         found: list[dict[str, Any]] = []
         with suppress(*UNREADABLE):
-            for _, rows in pieces(io, file.path, [topic, partition, offset]):
+            for _, rows in pieces(io, definition, file.path, [topic, partition, offset]):
                 found += rows.group_by([topic, partition]).aggregate([(offset, "min")]).to_pylist()
         for one in found:
             place = (one[topic], one[partition])

@@ -182,7 +182,7 @@ def live_rows(
     for bucket in np.unique(of_bucket).tolist():
         keys = records.column(KEY).combine_chunks().filter(pa.array(of_bucket == bucket)).unique().sort()
         for hit in probe(io, definition, files.get(bucket, ()), keys):
-            for some, rows in rows_at(io, hit.file.path, hit.positions, PROVENANCE):
+            for some, rows in rows_at(io, definition, hit.file.path, hit.positions, PROVENANCE):
                 names = keys.take(pa.array(hit.key_indexes[some])).to_pylist()
                 found.update(zip(names, origins(rows), strict=True))
     return found

@@ -22,6 +22,7 @@ from thermocline.ingest.commit.content_files import partition_specs
 from thermocline.ingest.commit.rotation import with_topics
 from thermocline.ingest.table.progress import new_topics
 from thermocline.ingest.table.restore_schema import restore_schema
+from thermocline.ingest.table.update_schema import update_schema
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
@@ -134,33 +135,13 @@ def _altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any
     """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
 
     def alter(transaction: Any) -> None:
-        if planned.added or planned.widened:
-            _update_schema(jvm, transaction.updateSchema(), planned)
+        update_schema(jvm, transaction, before.iceberg_schema(), planned.definition.iceberg_schema())
         json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
         _check_schema(Schema.model_validate_json(json), planned.definition)  # safety: alter-schema-check
         if planned.definition.buckets_written != before.buckets_written:
             _update_spec(jvm, transaction, planned.definition)
 
     return alter
-
-
-def _update_schema(jvm: Any, update: Any, planned: Alteration) -> None:
-    """New columns are optional, with no default: rows that are there read as null in them."""
-    wanted = planned.definition.iceberg_schema()
-    types = jvm.org.apache.iceberg.SchemaParser.fromJson(wanted.model_dump_json())
-    for column in planned.added:
-        update.addColumn(None, column.name, types.findType(column.name))
-    for one in planned.widened:
-        update.updateColumn(one.name, types.findType(one.name))
-    before = None
-    for column in planned.definition.columns:
-        if column in planned.added:
-            if before is None:
-                update.moveFirst(column.name)
-            else:
-                update.moveAfter(column.name, before)
-        before = column.name
-    update.commit()
 
 
 def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:

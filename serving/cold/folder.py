@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -28,6 +28,7 @@ from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.files import local_path, open_input, plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
 from thermocline.iceberg.store_retries import read_whole
+from thermocline.rules.field_ids import Match, matches
 from thermocline.serving.cold import entity_filter
 from thermocline.serving.cold.entity_filter import EntityFilter
 from thermocline.serving.cold.index import ColdFile, assemble
@@ -59,7 +60,7 @@ FETCHED_BYTES_MAX: Final = 32 << 20
 class FileFacts(msgspec.Struct, frozen=True):
     """What is kept of one data file: its sparse index, and the columns it has.
 
-    ``types`` names each column's type in the file, which is narrower where the column was widened since.
+    ``schema`` has the columns as the file has them, with their field ids, as Arrow serializes it.
     ``uuids`` are those columns that Parquet itself calls UUIDs; ours are plain fixed-size binary.
     ``entities`` is the filter of a young file, and the bits of its hashes.
     """
@@ -67,7 +68,7 @@ class FileFacts(msgspec.Struct, frozen=True):
     first_keys: list[bytes]
     rows: list[int]
     is_sorted: bool
-    types: dict[str, str]
+    schema: bytes
     uuids: list[str]
     entities: tuple[bytes, int] | None = None
 
@@ -172,7 +173,18 @@ def latest(folder: Path, name: str, previous: ColdIndex | None = None) -> ColdIn
     if manifest is None or not (previous is None or is_newer(manifest, previous)):
         return previous
     known = {file.data.path: file for file in previous.files} if previous else {}
-    return assemble(manifest, name, lambda data: _cold_file(folder, data, known.get(data.path)))
+    is_same = previous is not None and previous.definition_json == manifest.definition
+    columns = _Columns()
+
+    def cold_file(data: DataFile, definition: LiveTable) -> ColdFile:
+        file = known.get(data.path)
+        if file is None:
+            return _cold_file(folder, data, definition, columns)
+        # safety: columns-of-this-definition
+        known_columns = file.columns if is_same else columns.of(file.schema, definition)
+        return replace(file, data=data, columns=known_columns)
+
+    return assemble(manifest, name, cold_file)
 
 
 def _read_manifest(folder: Path) -> ColdManifest | None:
@@ -187,14 +199,36 @@ def _read_manifest(folder: Path) -> ColdManifest | None:
     return manifest if manifest.format == FORMAT else None
 
 
-def _cold_file(folder: Path, data: DataFile, known: ColdFile | None) -> ColdFile:
-    if known is not None:
-        return replace(known, data=data)
+class _Columns:
+    """What files have of the columns of one definition; most files have the same."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[bytes, pa.Schema] = {}
+        self._known: dict[int, tuple[pa.Schema, Mapping[str, Match]]] = {}
+
+    def schema(self, serialized: bytes) -> pa.Schema:
+        """One for all files that have the same."""
+        if serialized not in self._schemas:
+            self._schemas[serialized] = pa.ipc.read_schema(pa.py_buffer(serialized))
+        return self._schemas[serialized]
+
+    def of(self, schema: pa.Schema, definition: LiveTable) -> Mapping[str, Match]:
+        """By their names in the definition."""
+        found = self._known.get(id(schema))
+        if found is None:
+            wanted = definition.table_schema
+            found = self._known[id(schema)] = (schema, matches(schema, wanted))
+        return found[1]
+
+
+def _cold_file(folder: Path, data: DataFile, definition: LiveTable, columns: _Columns) -> ColdFile:
     facts = _decode_facts(_facts_path(folder, data.path))
     sparse = SparseIndex(facts.first_keys, np.array(facts.rows, dtype=np.int64), facts.is_sorted)
     footer = _footer_path(folder, data.path)
     entities = None if facts.entities is None else EntityFilter.deserialize(*facts.entities)
-    return ColdFile(data, sparse, facts.types, frozenset(facts.uuids), footer, entities)
+    schema = columns.schema(facts.schema)
+    known = columns.of(schema, definition)
+    return ColdFile(data, sparse, schema, known, frozenset(facts.uuids), footer, entities)
 
 
 def _decode_facts(path: Path) -> FileFacts:
@@ -243,7 +277,7 @@ def _index_file(folder: Path, io: FileIO, definition: LiveTable, file: DataFile)
         first_keys=sparse.first_keys,
         rows=sparse.rows.tolist(),
         is_sorted=sparse.is_sorted,
-        types={field.name: str(field.type) for field in metadata.schema.to_arrow_schema()},
+        schema=metadata.schema.to_arrow_schema().serialize().to_pybytes(),
         uuids=[column.name for column in columns if column.logical_type.type == "UUID"],
         entities=None if entities is None else (entities.serialized(), entities.bits),
     )

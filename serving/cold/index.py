@@ -17,9 +17,11 @@ from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyroaring import BitMap
 
+    from thermocline.rules.field_ids import Match
     from thermocline.serving.cold.entity_filter import EntityFilter
     from thermocline.serving.cold.entity_rows import EntityRows, JsonRow
     from thermocline.serving.cold.manifest import ColdManifest
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
 class ColdFile:
     """One data file of a bucket, ready to be read. It lacks the columns that were added after it.
 
-    ``entities``, of a young file, rules out entities that it has no rows of.
+    ``schema`` is its own, and ``columns`` has those of the index's definition, by their names there.
+    ``uuids`` are those of its own that Parquet itself calls UUIDs. ``entities``, of a young file, rules out
+    entities that it has no rows of.
     """
 
     data: DataFile
     sparse: SparseIndex
-    types: Mapping[str, str]
+    schema: pa.Schema
+    columns: Mapping[str, Match]
     uuids: frozenset[str]
     footer: Path
     entities: EntityFilter | None = None
@@ -136,12 +141,14 @@ class Snapshots(Protocol):
         ...
 
 
-def assemble(manifest: ColdManifest, name: str, file_of: Callable[[DataFile], ColdFile]) -> ColdIndex:
+def assemble(
+    manifest: ColdManifest, name: str, file_of: Callable[[DataFile, LiveTable], ColdFile]
+) -> ColdIndex:
     """The index of a published snapshot of the table called ``name``."""
     buckets: dict[int, list[ColdFile]] = {}
-    for data in manifest.files:
-        buckets.setdefault(data.bucket, []).append(file_of(data))
     definition = LiveTable.from_json(manifest.definition, name)
+    for data in manifest.files:
+        buckets.setdefault(data.bucket, []).append(file_of(data, definition))
     return ColdIndex(
         table_uuid=manifest.table_uuid,
         location=manifest.location,

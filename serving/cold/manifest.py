@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 
 class ColdManifest(msgspec.Struct, frozen=True):

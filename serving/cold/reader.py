@@ -171,7 +171,7 @@ class ColdReader:
 
     def _records(self, file: ColdFile, group: int, positions: Sequence[int]) -> list[RecordPlace | None]:
         """The records that rows of a row group were made of, as their file says."""
-        if not file.types.keys() >= {*PROVENANCE}:  # of another program
+        if not file.columns.keys() >= {*PROVENANCE}:  # of another program
             return [None] * len(positions)
         with _reading(self._opened(file)) as parquet:
             batch = read_whole(partial(_read, parquet, group, PROVENANCE))
@@ -196,7 +196,7 @@ class ColdReader:
         self, definition: LiveTable, file: ColdFile, to_json: Callable[[Row], JsonRow]
     ) -> Iterator[tuple[bytes, ReadyRow]]:
         """All rows of a file as they are stored, each with its entity's key."""
-        declared = [column.name for column in definition.columns if column.name in file.types]
+        declared = _stored_names(definition, file)
         of_entity = definition.key_columns[: len(definition.entity)]
         opened = self._opened(file)
         with _reading(opened) as parquet:
@@ -206,7 +206,7 @@ class ColdReader:
                 entities = encode_columns(of_entity, arrays).to_pylist()
                 keys = encode_table(definition, batch).to_pylist()
                 found = dict(zip(batch.schema.names, batch.columns, strict=True))
-                rows = zip(*_natural_columns(definition, found, batch.num_rows), strict=True)
+                rows = zip(*_natural_columns(definition, file, found, batch.num_rows), strict=True)
                 located = zip(count(start), keys, rows)
                 yield from zip(entities, ready_rows(definition, located, to_json), strict=True)
 
@@ -389,7 +389,7 @@ def _matching(
     ``probes_first`` reads the columns to compare before the others: where several files come into question,
     the entity is mostly not in each, and then the rest, three quarters of the cost, is spared.
     """
-    declared = [column.name for column in definition.columns if column.name in file.types]
+    declared = _stored_names(definition, file)
     compared = list(definition.key[: len(entity.values)])
     batch = read(compared if probes_first else declared)
     find = _range if file.sparse.is_sorted else _scan
@@ -401,14 +401,23 @@ def _matching(
     if rest:
         others = read(rest)
         found |= {name: _at(others.column(name), matches) for name in rest}
-    return matches, _natural_columns(definition, found, len(matches))
+    return matches, _natural_columns(definition, file, found, len(matches))
 
 
-def _natural_columns(definition: LiveTable, found: Mapping[str, pa.Array], rows: int) -> list[list[Any]]:
-    """The values of the declared columns, null where the file lacks one."""
+def _stored_names(definition: LiveTable, file: ColdFile) -> list[str]:
+    """What the file calls the declared columns that it has; those of the key as the table does."""
+    known = file.columns
+    return [known[column.name].stored.name for column in definition.columns if column.name in known]
+
+
+def _natural_columns(
+    definition: LiveTable, file: ColdFile, found: Mapping[str, pa.Array], rows: int
+) -> list[list[Any]]:
+    """The values of the declared columns, null where the file lacks one; found by the file's names."""
+    matches = (file.columns.get(column.name) for column in definition.columns)
     return [
-        natural(column.type, found[column.name]) if column.name in found else [None] * rows
-        for column in definition.columns
+        [None] * rows if match is None else natural(column.type, match.values(found[match.stored.name]))
+        for column, match in zip(definition.columns, matches, strict=True)
     ]
 
 

@@ -34,6 +34,7 @@ from thermocline.failpoints import failpoint
 from thermocline.rules import fold
 from thermocline.rules.decode import arrow_array, unpack_arrays
 from thermocline.rules.definition import KEY, PROVENANCE, SEQUENCE, TOMBSTONE, LiveTable
+from thermocline.rules.field_ids import field_ids
 from thermocline.rules.keys import decode_arrays
 from thermocline.rules.nested_types import nullable
 from thermocline.rules.read_point import ReadPoint
@@ -41,6 +42,7 @@ from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.scan import PAYLOAD
 from thermocline.serving.read.encode import READ_POINT_METADATA
 from thermocline.serving.read.fetched import fetched, own_folder
+from thermocline.serving.read.stored_columns import fitted_sql
 from thermocline.serving.store.storage import failures_noted, storage_named
 from thermocline.serving.where.expression import expression_of
 
@@ -436,26 +438,31 @@ def _alike(files: Iterable[ColdFile]) -> Iterator[list[ColdFile]]:
     """The files of a bucket in groups that have the same columns, stored alike.
 
     DuckDB reads several files as it finds the first one: what that one does not have, or has as a narrower
-    type, would be missing or fail in the others.
+    type, would be missing or fail in the others. Columns of one name may be others by their field ids.
     """
 
-    def shape(file: ColdFile) -> tuple[list[tuple[str, str]], list[str]]:
-        return sorted(file.types.items()), sorted(file.uuids)  # safety: narrow-files
+    def shape(file: ColdFile) -> tuple[list[tuple[str, str]], list[str], list[tuple[str, int]]]:
+        types = sorted((field.name, str(field.type)) for field in file.schema)
+        ids = [(name, -1 if number is None else number) for name, number in field_ids(file.schema)]
+        return types, sorted(file.uuids), sorted(ids)  # safety: narrow-files
 
     return (list(group) for _, group in groupby(sorted(files, key=shape), key=shape))
 
 
 def _stored_names(file: ColdFile) -> dict[str, str]:
     """Each column's name in the queries, in the file's order."""
-    return {name: f"c{place}" for place, name in enumerate(file.types)}  # safety: extract-names
+    return {name: f"c{place}" for place, name in enumerate(file.schema.names)}  # safety: extract-names
 
 
 def _expression(name: str, file: ColdFile, definition: LiveTable) -> str:
-    if name not in file.types:
-        kinds = {column.name: column.type for column in definition.columns}
-        return f"CAST(NULL AS {_duckdb_type(name, kinds.get(name))})"
-    stored = f"f.{_stored_names(file)[name]}"
-    if name in file.uuids:
+    match = file.columns.get(name)
+    types = {column.name: column.numbered_type for column in definition.columns}
+    if match is None:
+        return f"CAST(NULL AS {_duckdb_type(name, types.get(name))})"
+    stored = f"f.{_stored_names(file)[match.stored.name]}"
+    if not match.is_alike:
+        return fitted_sql(stored, match, types[name])
+    if match.stored.name in file.uuids:
         return f"unhex(replace(CAST({stored} AS VARCHAR), '-', ''))"
     return stored
 

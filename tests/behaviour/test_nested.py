@@ -54,6 +54,10 @@ born = "timestamp"
 size = "int"
 city = {{ type = "string", path = "address.city" }}
 """
+# Fields are added and widened in a struct, and in the elements of a list.
+WIDER = SECTION.replace("struct<city", "struct<no: int, city").replace(
+    "paid: decimal(10,2)", "note: struct<text: string>, paid: decimal(12,2)"
+)
 ADDED = 'notes = "list<struct<text: string, by: list<int>>>"'
 FIELDS = ("address", "tags", "scores", "visits", "born", "size", "city")
 UUID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
@@ -68,6 +72,7 @@ FULL: dict[str, Any] = {
     ],
     "born": "0001-01-01T00:00:00",
 }
+PAID_MORE = {"at": None, "from": {}, "note": {"text": "more"}, "paid": "1234567890.25"}
 KEYS = [*"abcefg", *(f"d{number}" for number in range(5))]
 BAD = {"tags": "b"}
 TOO_LARGE = {"size": 1 << 40, "tags": ["large", None], "scores": {"x": 1.0}}
@@ -119,12 +124,16 @@ def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: St
     people.write_bad("f", BAD)
     people.write_bad("g", TOO_LARGE)
     people.ingest()
-    configure(stack, SECTION.replace('size = "int"', 'size = "long"') + ADDED)
+    configure(stack, WIDER.replace('size = "int"', 'size = "long"') + ADDED)
     assert run(stack, "table", "alter", NAME) == 0
     has_the_definitions_field_ids(stack)
     people.columns = (*FIELDS, "notes")
+    people.gain_fields()
+    assert people.extracted() == people.in_pyiceberg() == people.rows, "files of before"
     people.write("e", {"notes": [{"text": "new", "by": [1, None]}]})
+    people.write("b", {"visits": [PAID_MORE, None], "address": {"no": 7}})
     people.ingest()
+    assert people.extracted() == people.in_pyiceberg() == people.rows, "files of both kinds"
     assert run(stack, "quarantine", "replay", NAME, "--all") == ExitCode.PARTLY_DONE, "a text is no list"
     people.written["g"] = TOO_LARGE
     server.stop()
@@ -144,6 +153,7 @@ class Told:
         self.columns: tuple[str, ...] = FIELDS
         self.written: dict[str, dict[str, Any]] = {}
         self.offset = -1
+        self.is_wider = False
         client = {**stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0}
         self._producer = Producer(client)
 
@@ -156,7 +166,12 @@ class Told:
         self._produce(key, value)
         self.written.pop(key, None)
         if value is not None:
-            self.written[key] = with_nulls(value)
+            self.written[key] = with_nulls(value, self.is_wider)
+
+    def gain_fields(self) -> None:
+        """What is there has null in the fields that were added."""
+        self.is_wider = True
+        self.written = {key: with_nulls(value, self.is_wider) for key, value in self.written.items()}
 
     def write_bad(self, key: str, value: dict[str, Any]) -> None:
         self._produce(key, value)
@@ -221,12 +236,15 @@ class Told:
         return sink.getvalue()
 
 
-def with_nulls(value: dict[str, Any]) -> dict[str, Any]:
+def with_nulls(value: dict[str, Any], is_wider: bool) -> dict[str, Any]:
     """A record's value with what it lacks, as rows have it."""
+    if is_wider and value.get("visits"):
+        value = value | {"visits": [one and {"note": None, **one} for one in value["visits"]]}
     address = value.get("address")
     if address is None:
         return value
-    whole = {name: address.get(name) for name in ("city", "zip", "since")}
+    names = ("no", "city", "zip", "since") if is_wider else ("city", "zip", "since")
+    whole = {name: address.get(name) for name in names}
     return value | {"address": whole, "city": whole["city"]}
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.ingest.one_bucket import DEFINITION, IO, Key, OneBucketTable, Record, live_rows, records_of
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS, DataFileWriter, WrittenFile
 from thermocline.iceberg.files import DataFile, local_path
-from thermocline.iceberg.rewrite import column_ids, field_ids
+from thermocline.iceberg.rewrite import column_ids
 from thermocline.iceberg.row_lineage import LINEAGE
 from thermocline.iceberg.sparse_index import load_sparse_index
 from thermocline.maintenance import merge
@@ -23,6 +23,7 @@ from thermocline.maintenance.compact import Compacted, CompactionTask
 from thermocline.maintenance.landing import landing
 from thermocline.rules.decode import decoder_for, json_row, natural_values, records_table
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.field_ids import field_ids
 from thermocline.rules.keys import encode_table
 
 

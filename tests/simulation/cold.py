@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from tests.simulation.disk import MemoryPath
 from tests.simulation.records import ENCODED, NAME, NULL
@@ -68,7 +69,7 @@ class FakePublished:
         self._file.disk.edge("read index")
         if manifest is None or not (previous is None or is_newer(manifest, previous)):
             return previous
-        return assemble(manifest, NAME, _file)
+        return assemble(manifest, NAME, lambda data, _: _file(data))
 
     def reader(self) -> FakeColdRows:
         """A reader that has loaded nothing."""
@@ -139,4 +140,4 @@ class FakeColdRows:
 
 
 def _file(data: DataFile) -> ColdFile:
-    return ColdFile(data, _SPARSE, {}, frozenset(), Path())
+    return ColdFile(data, _SPARSE, pa.schema([]), {}, frozenset(), Path())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from thermocline.errors import AlterationRefused
-from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.alteration import definition_by, plan_alteration
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.definition.option import option_of
 
@@ -79,9 +79,65 @@ def test_the_fields_within_new_columns_have_ids_after_them_and_those_within_old_
     assert [(c.field_id, c.nested_ids) for c in second.added] == [(last + 9, (last + 10,))]
     assert [c for c in second.definition.columns if c.name in more] == list(first.added)
     with pytest.raises(
-        AlterationRefused, match="tags can't become list<long> from list<string>: what is nested"
+        AlterationRefused, match="tags can't become list<long> from list<string>: only int to long"
     ):
         plan_alteration(first.definition, wanted(columns=COLUMNS | more | {"tags": "list<long>"}))
+
+
+NESTED: dict[str, Any] = {
+    "lines": "list<struct<sku: string, count: int>>",
+    "by": "map<string, struct<name: string, paid: decimal(4,2)>>",
+}
+WITHIN: dict[str, Any] = {
+    "lines": "list<struct<gift: struct<text: string, for: string>, sku: string, count: long>>",
+    "new": "list<int>",
+    "by": "map<string, struct<name: string, paid: decimal(9,2), at: date>>",
+}
+
+
+def test_fields_within_columns_are_added_and_widened_and_those_that_are_there_keep_their_ids() -> None:
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    current = plan_alteration(ORDERS, wanted(columns=COLUMNS | NESTED)).definition
+    ids = {column.name: (column.field_id, *column.nested_ids) for column in current.columns}
+    assert ids["lines"] == (last + 1, last + 2, last + 3, last + 4)
+    assert ids["by"] == (last + 5, last + 6, last + 7, last + 8, last + 9)
+
+    planned = plan_alteration(current, wanted(columns=COLUMNS | WITHIN))
+    after = {column.name: (column.field_id, *column.nested_ids) for column in planned.definition.columns}
+    # The element; gift, sku and count; then text and for.
+    assert after["lines"] == (last + 1, last + 2, last + 10, last + 3, last + 4, last + 11, last + 12)
+    assert after["new"] == (last + 13, last + 14)
+    assert after["by"] == (last + 5, last + 6, last + 7, last + 8, last + 9, last + 15)
+    there = "values that are there have null in it"
+    assert planned.changes == (
+        f"field lines.element.gift is added as struct<text: string, for: string>; {there}",
+        "field lines.element.count is widened from int to long",
+        "column new is added as list<int>; rows that are there have null",
+        "field by.value.paid is widened from decimal(4,2) to decimal(9,2)",
+        f"field by.value.at is added as date; {there}",
+    )
+    assert planned.definition.differences(wanted(columns=COLUMNS | WITHIN)) == ()
+    assert LiveTable.from_json(planned.definition.to_json(), "orders") == planned.definition
+    assert definition_by(planned.definition, current.iceberg_schema()).columns == current.columns
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("list<struct<sku: string>>", "the field lines.element.count can't be left out or renamed"),
+        (
+            "list<struct<count: int, sku: string>>",
+            "the fields of lines.element can't be reordered from sku, count",
+        ),
+        ("list<struct<sku: json, count: int>>", "the column lines can't become"),
+        ("struct<sku: string, count: int>", "the column lines can't become"),
+    ],
+)
+def test_what_cannot_change_within_a_column_says_why(lines: str, says: str) -> None:
+    current = wanted(columns=COLUMNS | NESTED)
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(current, wanted(columns=COLUMNS | NESTED | {"lines": lines}))
+    assert says in "; ".join(refused.value.problems)
 
 
 def test_a_second_alteration_goes_on_where_the_first_one_ended() -> None:

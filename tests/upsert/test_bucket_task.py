@@ -30,6 +30,7 @@ from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import DataFile, local_path
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 from thermocline.upsert import bucket_task
@@ -288,19 +289,13 @@ def test_rows_from_before_an_alteration_are_merged_as_the_table_is_defined_now(t
     """An int that became a long, and a column that was added later, which older rows have as null."""
 
     def definition_of(columns: dict[str, str]) -> LiveTable:
-        names = ["id", "count", "_p", "note"]
         return LiveTable.build(
-            name="t",
-            identifier="a.t",
-            topics=["t"],
-            key=["id"],
-            buckets=1,
-            columns=columns,
-            field_ids={name: place for place, name in enumerate(names, start=1) if name in columns},
+            name="t", identifier="a.t", topics=["t"], key=["id"], buckets=1, columns=columns
         )
 
     earlier = definition_of({"id": "int", "count": "int"})
-    later = definition_of({"id": "int", "count": "long", "note": "string"})
+    wanted = definition_of({"id": "int", "count": "long", "note": "string"})
+    later = plan_alteration(earlier, wanted).definition
 
     def records(definition: LiveTable, number: int, **values: object) -> pa.Table:
         row = {"id": number, **values, "_kafka_topic": "t", "_kafka_partition": 0, "_kafka_offset": number}

@@ -18,6 +18,7 @@ from tests.upsert.test_probe import Reads
 from thermocline.iceberg.data_file import ROW_GROUP_ROWS
 from thermocline.iceberg.deletes import read_deletes
 from thermocline.iceberg.files import local_path
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_table
 from thermocline.upsert.bucket_task import run_bucket_task
@@ -237,8 +238,8 @@ def test_a_key_that_is_live_twice_is_mended_by_the_same_row(tmp_path: Path) -> N
 def test_a_file_from_before_an_alteration_has_null_and_narrower_values(tmp_path: Path) -> None:
     table = OneBucketTable(tmp_path, definition_of({"id": "long", "whole": "int", "price": "decimal(6,2)"}))
     table.run(records_of(table.definition, [(key, {"whole": 5}) for key in range(3)]))
-    altered = definition_of({"id": "long", "whole": "long", "price": "decimal(10,2)", "added": "string"})
-    table.definition = altered
+    wanted = definition_of({"id": "long", "whole": "long", "price": "decimal(10,2)", "added": "string"})
+    altered = table.definition = plan_alteration(table.definition, wanted).definition
     changes: Changes = [(0, {"whole": 5}), (1, {"whole": 2**40}), (2, {"whole": 5, "added": "x"})]
     done = table.run(records_of(altered, changes, 10))
     assert (done.unchanged, done.applied) == (1, 2)

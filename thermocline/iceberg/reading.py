@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from thermocline.iceberg.catalog import SnapshotState
-    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.definition import Column, LiveTable
 
 __all__ = ["DecidingTimes", "Incarnation", "Place", "Reading", "definition_at", "reading_of"]
 
@@ -185,8 +185,24 @@ class Reading:
     @cached_property
     def later_columns(self) -> frozenset[str]:
         """The columns that older rows may have as null, since they were added."""
-        kept = {column.name for column in self.earlier[0].columns} if self.earlier else set()
-        return frozenset(column.name for column in self.definition.columns) - kept
+        kept = {column.field_id for column in self.earlier[0].columns} if self.earlier else set()
+        return frozenset(column.name for column in self.definition.columns if column.field_id not in kept)
+
+    @cached_property
+    def other_columns(self) -> frozenset[str]:
+        """The columns that older rows may have otherwise: their fields, or where they are read, changed."""
+        now = {column.field_id: column for column in self.definition.columns}
+        return frozenset(
+            now[column.field_id].name
+            for earlier in (*self.earlier, *self.definitions)
+            for column in earlier.columns
+            if column.field_id in now and _read_as(column) != _read_as(now[column.field_id])
+        )
+
+
+def _read_as(column: Column) -> object:
+    """What says what a record's value is in a column, but for its width."""
+    return column.nested_ids, column.read_from, column.header, column.is_in_row
 
 
 def reading_of(

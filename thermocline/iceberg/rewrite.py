@@ -38,6 +38,7 @@ from thermocline.process.logs import fields
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.comparable import nested_as_bytes
 from thermocline.rules.definition import KEY
+from thermocline.rules.field_ids import field_ids
 from thermocline.rules.keys import buckets
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ __all__ = [
     "check_deletes_kept",
     "check_same_rows",
     "column_ids",
-    "field_ids",
     "resume_state",
 ]
 
@@ -161,10 +161,10 @@ def check_deletes_kept(
             raise NotARewrite(f"{file.path} is gone, with deletes that late records must lose against")
 
 
-def column_ids(schema: Schema) -> dict[str, bytes]:
+def column_ids(schema: Schema) -> dict[str, int]:
     """The ids of columns and of the fields within them, by their full names, as a data file carries them."""
     numbers = schema.field_ids  # safety: rewrite-nested-ids
-    return {str(schema.find_column_name(number)): str(number).encode() for number in numbers}
+    return {str(schema.find_column_name(number)): number for number in numbers}
 
 
 def _since_ours(table: Table) -> list[Link]:
@@ -208,7 +208,7 @@ class RowSums:
     ``ids``: the columns that each file must have, by name; then its rows must be in its bucket, too.
     """
 
-    def __init__(self, io: FileIO, definition: LiveTable, ids: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, io: FileIO, definition: LiveTable, ids: Mapping[str, int] | None = None) -> None:
         self._io = io
         self._definition = definition
         self._columns = [name for name in rows_schema(definition).names if name != KEY]
@@ -253,32 +253,12 @@ class RowSums:
             fields = dict(field_ids(parquet.schema_arrow))
         if footer.num_rows != file.rows:
             raise NotARewrite(f"{file.path} has {footer.num_rows} rows, and its manifest says {file.rows}")
-        # Our readers go by a column's name, others by its id.
+        # Readers go by its ids, and by the names of the columns of the key.
         if not self._ids.items() <= fields.items():  # safety: rewrite-columns
             raise NotARewrite(f"{file.path} has other columns than the table")
         unpacked = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
         row_bytes: int = unpacked // max(footer.num_rows, 1) + 1
         return min(max(_BYTES_AT_ONCE // row_bytes, 1), _ROWS_AT_ONCE)
-
-
-_FIELD_ID: Final = b"PARQUET:field_id"
-
-
-def field_ids(fields: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, bytes | None]]:
-    """Ids of columns and of the fields within them, by their full names in Iceberg; None if missing."""
-    for field in fields:
-        name = before + field.name
-        yield name, (field.metadata or {}).get(_FIELD_ID)
-        yield from field_ids(_fields_within(field.type), f"{name}.")
-
-
-def _fields_within(of: pa.DataType) -> list[pa.Field]:
-    """The fields of a nested type, called as Iceberg calls them, however a file does."""
-    if pa.types.is_map(of):
-        return [of.key_field.with_name("key"), of.item_field.with_name("value")]
-    if pa.types.is_list(of) or pa.types.is_large_list(of):
-        return [of.value_field.with_name("element")]
-    return list(of) if pa.types.is_struct(of) else []
 
 
 def _live(file: DataFile) -> int:

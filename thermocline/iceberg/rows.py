@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from thermocline.iceberg.files import open_input
 from thermocline.iceberg.row_lineage import LINEAGE, with_lineage
 from thermocline.rules.definition import ABSENT, KEY, SEQUENCE, TOMBSTONE
+from thermocline.rules.field_ids import Match, matches, named_by
 from thermocline.rules.keys import encode_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.files import DataFile
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["declared", "live_rows", "moved_rows", "pieces", "rows_schema", "with_keys"]
+__all__ = ["declared", "live_rows", "moved_rows", "pieces", "rows_schema", "stored_columns", "with_keys"]
 
 Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -41,7 +42,8 @@ def live_rows(
     io: FileIO, definition: LiveTable, path: str, deleted: BitMap | None, rows_at_once: int = _ROWS_AT_ONCE
 ) -> Iterator[pa.Table]:
     """The rows of a file but those at the deleted positions, in pieces, by ``rows_schema``."""
-    for _, rows in _placed_rows(io, path, rows_schema(definition).names, deleted, rows_at_once):
+    wanted = rows_schema(definition).names
+    for _, rows in _placed_rows(io, definition, path, wanted, deleted, rows_at_once):
         yield with_keys(definition, rows)
 
 
@@ -58,16 +60,21 @@ def moved_rows(
     """
     lineage = LINEAGE.names if definition.format_version > 2 else []
     wanted = [*rows_schema(definition).names, *lineage]
-    for positions, stored in _placed_rows(io, file.path, wanted, deleted, rows_at_once):
+    for positions, stored in _placed_rows(io, definition, file.path, wanted, deleted, rows_at_once):
         rows = with_keys(definition, stored)
         yield positions, with_lineage(rows, stored, positions, file.origin) if lineage else rows
 
 
 def _placed_rows(
-    io: FileIO, path: str, wanted: Sequence[str], deleted: BitMap | None, rows_at_once: int
+    io: FileIO,
+    definition: LiveTable,
+    path: str,
+    wanted: Sequence[str],
+    deleted: BitMap | None,
+    rows_at_once: int,
 ) -> Iterator[tuple[Positions, pa.Table]]:
     positions_deleted = np.asarray(() if deleted is None else deleted.to_array(), np.int64)
-    for start, rows in pieces(io, path, wanted, rows_at_once):
+    for start, rows in pieces(io, definition, path, wanted, rows_at_once):
         first, end = np.searchsorted(positions_deleted, (start, start + rows.num_rows))
         is_live = np.ones(rows.num_rows, bool)
         is_live[positions_deleted[first:end] - start] = False
@@ -89,16 +96,26 @@ def with_keys(definition: LiveTable, rows: pa.Table) -> pa.Table:
 
 
 def pieces(
-    io: FileIO, path: str, wanted: Sequence[str], rows_at_once: int = _ROWS_AT_ONCE
+    io: FileIO, definition: LiveTable, path: str, wanted: Sequence[str], rows_at_once: int = _ROWS_AT_ONCE
 ) -> Iterator[tuple[int, pa.Table]]:
-    """All rows of a file as it has them, with the position of the first one of each piece."""
+    """All rows of a file, with the position of the first one of each piece.
+
+    Of the wanted columns those that the file has, by field id, in its types but for what is nested.
+    """
     with open_input(io, path) as source:
         parquet = pq.ParquetFile(source)
-        names = [name for name in wanted if name in parquet.schema_arrow.names]
+        known = stored_columns(parquet.schema_arrow, definition, wanted)
+        names = [match.stored.name for match in known.values()]
         start = 0
         for batch in parquet.iter_batches(rows_at_once, columns=names, use_threads=False):
-            yield start, pa.Table.from_batches([batch])
+            yield start, named_by(pa.Table.from_batches([batch]), known)
             start += batch.num_rows
+
+
+def stored_columns(stored: pa.Schema, definition: LiveTable, wanted: Iterable[str]) -> dict[str, Match]:
+    """Of wanted columns of the table, and of `LINEAGE`, those that a file has."""
+    known = {field.name: field for field in (*definition.table_schema, *LINEAGE)}
+    return matches(stored, [known[name] for name in wanted if name in known])
 
 
 def declared(rows: pa.Table, field: pa.Field, count: int) -> pa.Array:

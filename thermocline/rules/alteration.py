@@ -16,6 +16,7 @@ from pyiceberg import types
 
 from thermocline.errors import AlterationRefused
 from thermocline.rules.bucket_change import problems_of_buckets, with_buckets
+from thermocline.rules.column_change import ColumnChanges, Widening, columns_changed
 from thermocline.rules.column_types import ColumnType, Kind
 from thermocline.rules.definition import (
     PROVENANCE,
@@ -23,9 +24,9 @@ from thermocline.rules.definition import (
     LiveTable,
     problems_of_new_names,
     spelled_schema,
-    with_next_ids,
 )
 from thermocline.rules.definition.option import option_of
+from thermocline.rules.nested_types import iceberg_fields
 from thermocline.rules.topic_patterns import (
     entries_of,
     finds,
@@ -38,15 +39,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 __all__ = ["Alteration", "definition_by", "plan_alteration"]
-
-
-@dataclass(frozen=True, slots=True)
-class Widening:
-    """A column whose type holds every value that it held before, and more."""
-
-    name: str
-    before: ColumnType
-    after: ColumnType
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +75,15 @@ def plan_alteration(
         AlterationRefused: with every change that can't be made and why, not only the first.
     """
     files = files or {}
-    problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted)]
+    of_columns = _columns_changed(current, wanted, last_column_id)
+    problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted), *of_columns.problems]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
     problems += [*_problems_of_order(current, wanted, files), *_problems_of_topics(current, wanted)]
     if problems:
         raise AlterationRefused(table=current.name, problems=tuple(problems))
-    columns = tuple(_columns_with_ids(current, wanted, last_column_id))
-    before = {column.name: column for column in current.columns}
-    added = tuple(column for column in columns if column.name not in before)
-    widened = tuple(_widened(before, columns))
     topics = tuple(topic for topic in wanted.topics if topic not in current.topics)
     changes = (
-        *_changed_columns(added, widened),
+        *of_columns.changes,
         *_changed_topics(current, wanted, topics),
         *_changed_buckets(current, wanted, files),
         *_changed_options(current, wanted),
@@ -107,11 +96,12 @@ def plan_alteration(
         buckets=in_buckets.buckets,
         file_buckets=in_buckets.file_buckets,
         name=current.name,
-        columns=columns,
+        columns=tuple(of_columns.columns),
         provenance_id=current.provenance_id,
         version=current.version + bool(changes),
     )
     left = sum(count for of, count in files.items() if of != definition.buckets_written)
+    added, widened = tuple(of_columns.added), tuple(of_columns.widened)
     return Alteration(definition, added, widened, topics, changes, left)
 
 
@@ -119,11 +109,16 @@ def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
     """The definition as it was when the table had an older schema: fewer columns, or narrower ones."""
     by_id = {one.field_id: one.field_type for one in schema.fields}
     columns = tuple(
-        replace(column, type=_type_by(column.type, by_id[column.field_id]))
+        _column_by(column, by_id[column.field_id])
         for column in definition.columns
         if column.field_id in by_id
     )
     return definition if columns == definition.columns else replace(definition, columns=columns)
+
+
+def _column_by(column: Column, then: types.IcebergType) -> Column:
+    type_ = _type_by(column.numbered_type, then)
+    return replace(column, type=type_.unnumbered, nested_ids=type_.ids)
 
 
 def _fixed_fields(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
@@ -151,7 +146,7 @@ def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     columns = {column.name: column for column in wanted.columns}
     for column in current.columns:
-        yield from _problems_of_column(current, column, columns.get(column.name))
+        yield from _problems_of_column(column, columns.get(column.name))
     names = [column.name for column in current.columns]
     yield from problems_of_new_names(name for name in columns if name not in names)  # safety: new-names-alter
     yield from _problems_of_places(names, columns)
@@ -167,7 +162,7 @@ def _problems_of_places(names: Collection[str], wanted: Collection[str]) -> Iter
         )
 
 
-def _problems_of_column(current: LiveTable, column: Column, wanted: Column | None) -> Iterator[str]:
+def _problems_of_column(column: Column, wanted: Column | None) -> Iterator[str]:
     if wanted is None:  # safety: kept-columns
         yield (
             f"the column {column.name} can't be left out or renamed: the table holds its values, and "
@@ -179,8 +174,6 @@ def _problems_of_column(current: LiveTable, column: Column, wanted: Column | Non
             f"the column {column.name} can't come from {wanted.origin or 'its name'} instead of "
             f"{column.origin or 'its name'}: the same record must mean the same row whenever it is read"
         )
-    if column.type != wanted.type:
-        yield from _problem_of_type(current, column, wanted.type)
 
 
 def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
@@ -199,60 +192,23 @@ def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int
         )
 
 
-def _problem_of_type(current: LiveTable, column: Column, wanted: ColumnType) -> Iterator[str]:
-    change = f"the column {column.name} can't become {wanted} from {column.type}"
-    if column.name in current.key:  # safety: key-type
-        yield f"{change}: it is part of the key, whose bytes stand in the index of every file"
-    elif column.type.fields and wanted.fields:
-        yield f"{change}: what is nested in a column can't be altered"
-    elif not _is_widening(column.type, wanted):  # safety: widening-only
-        yield f"{change}: only int to long and a higher precision of a decimal leave every value as it is"
-
-
-def _is_widening(before: ColumnType, after: ColumnType) -> bool:
-    if before.kind is Kind.INT:
-        return after.kind is Kind.LONG
-    if before.kind is Kind.DECIMAL and after.kind is Kind.DECIMAL:
-        assert before.precision is not None
-        assert after.precision is not None
-        return after.precision > before.precision and after.scale == before.scale  # safety: decimal-scale
-    return False
-
-
 def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
+    """A numbered type as it was: narrower where it was widened since, and without what was added since."""
     if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
         return ColumnType(Kind.INT)
     if now.kind is Kind.DECIMAL and isinstance(then, types.DecimalType):
         return ColumnType(Kind.DECIMAL, then.precision, then.scale)
-    return now
+    by_id = {one.field_id: one.field_type for one in iceberg_fields(then)}
+    known = [one for one in now.fields if one.field_id in by_id]  # safety: fields-of-then
+    return replace(
+        now, fields=tuple(replace(one, type=_type_by(one.type, by_id[one.field_id])) for one in known)
+    )
 
 
-def _columns_with_ids(current: LiveTable, wanted: LiveTable, last_column_id: int) -> Iterator[Column]:
-    """The wanted columns with the ids they have, or, for new ones, those that Iceberg gives next."""
-    known = {column.name: column for column in current.columns}
+def _columns_changed(current: LiveTable, wanted: LiveTable, last_column_id: int) -> ColumnChanges:
     used = [number for column in current.columns for number in (column.field_id, *column.nested_ids)]
     ids = count(max([last_column_id, *used, current.provenance_id + len(PROVENANCE) - 1]) + 1)
-    for column in wanted.columns:
-        before = known.get(column.name)
-        if before is None:
-            yield with_next_ids(replace(column, field_id=next(ids)), ids)
-        else:
-            # safety: kept-ids
-            yield replace(column, field_id=before.field_id, nested_ids=before.nested_ids)
-
-
-def _widened(before: Mapping[str, Column], columns: Sequence[Column]) -> Iterator[Widening]:
-    for column in columns:
-        known = before.get(column.name)
-        if known is not None and known.type != column.type:
-            yield Widening(column.name, known.type, column.type)
-
-
-def _changed_columns(added: Sequence[Column], widened: Sequence[Widening]) -> Iterator[str]:
-    for column in added:
-        yield f"column {column.name} is added as {column.type}; rows that are there have null"
-    for one in widened:
-        yield f"column {one.name} is widened from {one.before} to {one.after}"
+    return columns_changed(current.columns, wanted.columns, current.key, ids)
 
 
 def _changed_options(current: LiveTable, wanted: LiveTable) -> Iterator[str]:

@@ -109,6 +109,20 @@ class ColumnType:
         )
 
     @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of all fields within it, as `with_ids` takes them."""
+        inner = (number for field in self.fields for number in field.type.ids)
+        return (*(field.field_id for field in self.fields), *inner)
+
+    @property
+    def unnumbered(self) -> ColumnType:
+        """The same without ids: what a definition says."""
+        if not self.fields:
+            return self
+        fields = (NestedField(field.name, field.type.unnumbered) for field in self.fields)
+        return replace(self, fields=tuple(fields))
+
+    @property
     def fields_within(self) -> int:
         """How many fields it has, at all levels."""
         return sum(1 + field.type.fields_within for field in self.fields)

@@ -23,6 +23,7 @@ __all__ = [
     "arrow_list",
     "arrow_map",
     "arrow_struct",
+    "iceberg_fields",
     "iceberg_list",
     "iceberg_map",
     "iceberg_struct",
@@ -110,6 +111,18 @@ def iceberg_map(of: ColumnType) -> types.IcebergType:
     return types.MapType(
         key.field_id, key.type.iceberg, value.field_id, value.type.iceberg, value_required=False
     )
+
+
+def iceberg_fields(of: types.IcebergType) -> tuple[types.NestedField, ...]:
+    """The fields within an Iceberg type, with their ids; none of what is not nested."""
+    match of:
+        case types.StructType():
+            return of.fields
+        case types.ListType():
+            return (of.element_field,)
+        case types.MapType():
+            return (of.key_field, of.value_field)
+    return ()
 
 
 def msgspec_struct(of: ColumnType, inside: Inside) -> Any:

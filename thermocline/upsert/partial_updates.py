@@ -49,7 +49,7 @@ def _stored(
     for hit in hits:
         wanted = is_partial[hit.key_indexes]
         positions, indexes = hit.positions[wanted], hit.key_indexes[wanted]
-        for some, stored in rows_at(io, hit.file.path, positions, schema.names):
+        for some, stored in rows_at(io, definition, hit.file.path, positions, schema.names):
             count = len(indexes[some])
             pieces.append(pa.table([declared(stored, field, count) for field in schema], schema=schema))
             places.append(indexes[some])

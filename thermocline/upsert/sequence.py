@@ -59,7 +59,7 @@ def _rows_at(
     io: FileIO, hit: Replaced, positions: Positions, definition: LiveTable
 ) -> Iterator[tuple[slice, pa.Table]]:
     if len(positions):
-        yield from rows_at(io, hit.file.path, positions, definition.merging.ordered_by)
+        yield from rows_at(io, definition, hit.file.path, positions, definition.merging.ordered_by)
 
 
 def forgotten_before_ms(definition: LiveTable, records: pa.Table, now_ms: int) -> int:

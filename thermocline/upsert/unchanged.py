@@ -53,7 +53,7 @@ def _are_same(
     names = [column.name for column in definition.value_columns]
     same = [
         _is_each_same(definition, stored, winners.take(pa.array(indexes[some])))
-        for some, stored in rows_at(io, path, positions, names)
+        for some, stored in rows_at(io, definition, path, positions, names)
     ]
     return np.concatenate(same)
 

@@ -14,6 +14,7 @@ import pytest
 from thermocline.errors import NotReady, ReadPointGone, TableMissing, TableRestricted
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
@@ -39,7 +40,8 @@ def definition_of(version: int = 1, **columns: str) -> LiveTable:
 
 
 BEFORE = definition_of(count="int", price="decimal(6,2)")
-AFTER = definition_of(2, score="double", count="long", price="decimal(12,2)", seen="timestamptz")
+WANTED = definition_of(score="double", count="long", price="decimal(12,2)", seen="timestamptz")
+AFTER = plan_alteration(BEFORE, WANTED).definition
 
 
 @pytest.fixture
@@ -257,7 +259,8 @@ def test_added_columns_named_as_duckdbs_own_change_no_row(
     world, table = served
     for count in range(4):
         if count == 2:
-            world.alter(definition_of(2, file_row_number="long", FILE_INDEX="int", count="int"))
+            more = {"file_row_number": "long", "FILE_INDEX": "int", "count": "int", "price": "decimal(6,2)"}
+            world.alter(plan_alteration(BEFORE, definition_of(**more)).definition)
         for _ in range(60):
             produce(world, chance, count=count, file_row_number=chance.randrange(4), FILE_INDEX=0)
         world.commit()
