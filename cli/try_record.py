@@ -228,6 +228,8 @@ def _text(document: Mapping[str, Any]) -> Group:
 
 
 def _verdict(document: Mapping[str, Any]) -> Text:
+    if document["filtered"]:
+        return Text("filtered: it is not the table's, by where")
     if not document["bad"]:
         return Text("good")
     hint = command(f"table show {document['table']}")

@@ -37,7 +37,7 @@ from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
 from thermocline.settings.route import RouteSettings
-from thermocline.settings.values import Bytes, Names, OnErrorText, WhereText
+from thermocline.settings.values import Bytes, Names, OnErrorText, UnlessText, WhereText
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -624,8 +624,8 @@ reads them from there. If the file disagrees with the table, ingest refuses to r
 
 _ROUTES_INTRODUCTION: Final = """\
 A [route](../formats/routes.md#a-table-for-each-value) makes a table for each value that its records have. All
-settings of `[tables.NAME]` but `identifier`, `topics` and `where` can stand here, too, and are those of each
-of its tables."""
+settings of `[tables.NAME]` but `identifier`, `topics`, `where` and `unless` can stand here, too, and are those
+of each of its tables."""
 
 _TYPES_INTRODUCTION: Final = """\
 If a value is missing or null, the column is null. Any other value that does not have the column's type makes
@@ -682,6 +682,8 @@ def _kind_of(field: FieldInfo) -> str:
     if _is_of(field, Bytes):
         return "size"
     if _is_of(field, Names):
+        return "list of names"
+    if field.annotation == UnlessText:
         return "list of names"
     if _is_of(field, WhereText):
         return "a condition, or several"

@@ -129,6 +129,7 @@ class Verification:
             read = self._read_log(log, reading, point, staging)
             elapsed_ms = (self.clock.monotonic() - began) * 1000
             self.report.records, self.report.bad_records = read.read, read.bad
+            self.report.filtered = read.filtered
             by_bucket = {bucket: list(some) for bucket, some in groupby(files, key=lambda file: file.bucket)}
             self._take_rows(table, reading, by_bucket, staging, read)
             if self.scope.is_part:  # entities that were chosen at first may have made room for others

@@ -63,7 +63,9 @@ def records_schema(definition: LiveTable) -> pa.Schema:
 
 @dataclass(slots=True)
 class LogDecoder:
-    """Makes tables of ``records_schema`` from what is read of the log; bad records are counted and left out.
+    """Makes tables of ``records_schema`` from what is read of the log.
+
+    Bad records, and those that are filtered, are counted and left out.
 
     ``cuts`` are ends that something is compared at: records before the seam are in stretch 0, those beyond it
     in stretch 1 and, behind each of the cuts, one further. ``start`` are the partition times where reading
@@ -74,8 +76,10 @@ class LogDecoder:
     cuts: Sequence[Seam]
     records: int = 0
     bad: int = 0
+    filtered: int = 0
     registry: SchemaRegistry | None = None
     start: PartitionTimes | None = None
+    _good: int = 0
     _decoders: dict[tuple[object, ...], Decoder] = field(default_factory=dict)
     _deciding: DecidingTimes = field(init=False)
 
@@ -101,7 +105,8 @@ class LogDecoder:
         whole = pa.concat_tables(tables)
         at = np.searchsorted(offsets, whole.column(PROVENANCE[2]).to_numpy())
         whole = whole.append_column(_TIME, pa.array(times[at]))
-        self.bad += len(chunk.offsets) - whole.num_rows
+        self._good += whole.num_rows
+        self.bad = self.records - self.filtered - self._good
         return whole
 
     def _stretches(self, batches: Array) -> Iterator[tuple[int, int]]:
@@ -121,15 +126,16 @@ class LogDecoder:
     def _decode_alike(self, chunk: RecordChunk, batch: int, batches: Array) -> Iterator[pa.Table]:
         candidates = self.reading.candidates(batch)  # safety: verify-definition
         newest = candidates[-1]
-        good = self._decoded(newest, chunk)
+        good, filtered = self._decoded(newest, chunk)
+        self.filtered += filtered  # the same by each of the definitions, since conditions can't be altered
         states = np.full(good.num_rows, CERTAIN)
         if len(candidates) > 1:
             states[:] = OLDER
             for earlier in candidates[:-1]:
-                offsets = self._decoded(earlier, chunk).column(PROVENANCE[2]).to_numpy()
+                offsets = self._decoded(earlier, chunk)[0].column(PROVENANCE[2]).to_numpy()
                 states[~np.isin(good.column(PROVENANCE[2]).to_numpy(), offsets)] = MAYBE
         yield self._with_facts(good, chunk, batches, states)
-        if good.num_rows < len(chunk.offsets):
+        if good.num_rows + filtered < len(chunk.offsets):
             others = [*candidates[:-1], *reversed(self.reading.definitions[batch:])]
             yield from self._good_by_now(good, chunk, batches, _distinct(others, newest))
 
@@ -139,21 +145,25 @@ class LogDecoder:
         """Records that only a definition reads that came later, or that only an earlier candidate did."""
         known = good.column(PROVENANCE[2]).to_numpy()
         for other in others:
-            found = self._decoded(other, chunk)
+            found, _ = self._decoded(other, chunk)
             is_new = ~np.isin(found.column(PROVENANCE[2]).to_numpy(), known)
             if is_new.any():
                 found = found.filter(pa.array(is_new))
                 known = np.concatenate([known, found.column(PROVENANCE[2]).to_numpy()])
                 yield self._with_facts(found, chunk, batches, np.full(found.num_rows, MAYBE))
 
-    def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> pa.Table:
+    def _decoded(self, definition: LiveTable, chunk: RecordChunk) -> tuple[pa.Table, int]:
+        """The records that are good by a definition, and how many are filtered."""
         if definition.columns not in self._decoders:
             self._decoders[definition.columns] = decoder_for(definition, self.registry)
-        decoded = self._decoders[definition.columns].decode(chunk.keys, chunk.values, chunk.headers_of)
+        decoded = self._decoders[definition.columns].decode(
+            chunk.keys, chunk.values, chunk.headers_of, chunk.topic
+        )
         table = records_table(
             definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
         )
-        return carried(table, definition, self.reading.definition)  # safety: verify-carried-by-id
+        found = carried(table, definition, self.reading.definition)  # safety: verify-carried-by-id
+        return found, len(decoded.filtered)
 
     def _with_facts(self, good: pa.Table, chunk: RecordChunk, batches: Array, states: Array) -> pa.Table:
         offsets = good.column(PROVENANCE[2]).to_numpy()

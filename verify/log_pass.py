@@ -53,6 +53,7 @@ class ReadLog:
     entities: Entities
     read: int
     bad: int
+    filtered: int
     partition_times: PartitionTimes
 
 
@@ -110,7 +111,9 @@ class LogPass:
             self._wait(definition, found)
         if self._waiting:
             entities.take_records(sampled(definition, pa.concat_tables(self._waiting), self.chosen))
-        return ReadLog(firsts, ends, entities, decoder.records, decoder.bad, decoder.partition_times)
+        return ReadLog(
+            firsts, ends, entities, decoder.records, decoder.bad, decoder.filtered, decoder.partition_times
+        )
 
     def _firsts(self, starts: Seam) -> list[tuple[Place, int | None]]:
         """A partition that is newer than the snapshot is read from its start."""

@@ -37,6 +37,7 @@ class Report:
     read_point: ReadPoint | None = None
     records: int = 0
     bad_records: int = 0
+    filtered: int = 0
     rows: int = 0
     agreed: int = 0
     suppressed: int = 0
@@ -71,7 +72,9 @@ class Report:
     def start_again(self) -> None:
         """Forgets how much was looked at, and keeps what was found: rows are compared once more."""
         self.read_point = None
-        self.records = self.bad_records = self.rows = self.extracted = self.hot = self.lookups = 0
+        self.records = self.bad_records = self.filtered = self.rows = self.extracted = self.hot = (
+            self.lookups
+        ) = 0
         self.agreed = self.suppressed = self.deleted = self.contested = 0
         self.unjudged.clear()
         self.lookups_unjudged.clear()
@@ -98,7 +101,7 @@ class Report:
             "agrees": self.agrees,
             "complete": self.is_complete,
             "read_point": self.read_point.to_dict() if self.read_point else None,
-            "log": {"records": self.records, "bad": self.bad_records},
+            "log": {"records": self.records, "bad": self.bad_records, "filtered": self.filtered},
             "rows": {
                 "live": self.rows,
                 "agreed": self.agreed,
@@ -121,7 +124,8 @@ class Report:
 
     def summary(self) -> Iterator[tuple[str, str]]:
         """What was compared with what, and how much of it, as pairs of words."""
-        yield "log", f"{self.records:,} records read, {self.bad_records:,} of them bad"
+        others = f", {self.filtered:,} not the table's" if self.filtered else ""
+        yield "log", f"{self.records:,} records read, {self.bad_records:,} of them bad{others}"
         judged = self.agreed + self.suppressed
         yield (
             "table",

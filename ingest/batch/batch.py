@@ -1,11 +1,11 @@
-"""One batch on any engine: the two sides of its shuffle of packed buckets, and its result, checked."""
+"""A scan on any engine: the two sides of its shuffle of packed buckets, and each table's result, checked."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ from thermocline.upsert.bucket_task import BucketResult, run_bucket_task, writte
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
+    from thermocline.ingest.batch.scan import Scan
     from thermocline.ingest.batch.source import Source
 
 
@@ -29,6 +30,25 @@ class BatchResult:
 
     reports: tuple[ReadReport, ...]
     buckets: tuple[BucketResult, ...]
+
+
+def gather_all(
+    results: Iterable[tuple[int, int, bytes]], scan: Scan
+) -> tuple[BatchResult | ThermoclineError, ...]:
+    """What a scan came to for each of its shares, from the results of its tasks, (share, bucket, encoded).
+
+    An error is what `gather` raises of that share alone.
+    """
+    of_share: list[list[tuple[int, bytes]]] = [[] for _ in scan.shares]
+    for number, bucket, result in results:
+        of_share[number].append((bucket, result))
+    found: list[BatchResult | ThermoclineError] = []
+    for share, some in zip(scan.shares, of_share, strict=True):
+        try:
+            found.append(gather(some, scan.source, share.task.io, share.task.quarantine_io))
+        except ThermoclineError as error:
+            found.append(error)
+    return tuple(found)
 
 
 def gather(
@@ -63,13 +83,25 @@ Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Writer = Callable[[tuple[Any, ...], pa.Table], pa.Table]
 
 
-def reader(task: ReadTask, source: Source) -> Reader:
-    """From batches with the numbers of read tasks (``id``) to packed buckets (``bucket``, ``stream``)."""
+class WriteShare(NamedTuple):
+    """A share as `writer` needs it; ``files`` are what `encoded_files` made."""
+
+    task: ReadTask
+    data_location: str
+    files: Mapping[int, bytes]
+
+
+def reader(tasks: Callable[[], Sequence[ReadTask]], source: Source) -> Reader:
+    """From batches with the numbers of parts (``id``) to packed buckets (``share``, ``bucket``, ``stream``).
+
+    ``tasks`` gives those of the shares, in their order.
+    """
 
     def read(ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        of_shares = tasks()
         for batch in ids:
             for index in batch.column("id").to_pylist():
-                yield from run_read_task(task, source, index)
+                yield from run_read_task(of_shares, source, index)
                 return_freed_memory()
 
     return read
@@ -80,34 +112,41 @@ def encoded_files(files: Mapping[int, Sequence[DataFile]]) -> dict[int, bytes]:
     return {bucket: msgspec.msgpack.encode(some) for bucket, some in files.items()}
 
 
-def writer(task: ReadTask, data_location: str, files: Callable[[], Mapping[int, bytes]]) -> Writer:
-    """From a bucket's number and its packed records to what came of it, encoded (``bucket``, ``result``).
+def writer(share_of: Callable[[int], WriteShare]) -> Writer:
+    """From the numbers of a share and a bucket, with its packed records, to what came of it, encoded.
 
-    ``files`` gives what `encoded_files` made.
+    That is a row of ``share``, ``bucket`` and ``result``.
     """
 
     def write(group: tuple[Any, ...], packed: pa.Table) -> pa.Table:
-        bucket = group[0].as_py()
+        number, bucket = (one.as_py() for one in group)
         streams = packed.column("stream")
         if bucket == REPORT_BUCKET:
             reports = [msgspec.msgpack.decode(stream.as_py(), type=ReadReport) for stream in streams]
-            return _result(bucket, msgspec.msgpack.encode(reports))
+            return _result(number, bucket, msgspec.msgpack.encode(reports))
+        task, data_location, files = share_of(number)
         records = pa.concat_tables(pa.ipc.open_stream(stream.as_buffer()).read_all() for stream in streams)
-        encoded = files().get(bucket)
+        encoded = files.get(bucket)
         some = [] if encoded is None else msgspec.msgpack.decode(encoded, type=list[DataFile])
         try:
             done = run_bucket_task(task.io, task.definition, data_location, bucket, some, records)
         except Exception as error:  # noqa: BLE001  whatever it is, the files of other buckets are to go
             report = ReadReport([], reported(task, error))
-            return _result(REPORT_BUCKET, msgspec.msgpack.encode([report]))
+            return _result(number, REPORT_BUCKET, msgspec.msgpack.encode([report]))
         return_freed_memory()
-        return _result(bucket, msgspec.msgpack.encode(done))
+        return _result(number, bucket, msgspec.msgpack.encode(done))
 
     return write
 
 
-def _result(bucket: int, result: bytes) -> pa.Table:
-    return pa.table({"bucket": pa.array([bucket], pa.int32()), "result": pa.array([result], pa.binary())})
+def _result(share: int, bucket: int, result: bytes) -> pa.Table:
+    return pa.table(
+        {
+            "share": pa.array([share], pa.int32()),
+            "bucket": pa.array([bucket], pa.int32()),
+            "result": pa.array([result], pa.binary()),
+        }
+    )
 
 
 def _check(reports: Sequence[ReadReport], source: Source) -> None:

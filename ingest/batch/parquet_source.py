@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,21 +44,40 @@ class ParquetFiles:
         """See `Source`."""
         return self.rows
 
-    def read(self, task: ReadTask, part: int, report: ReadReport) -> Iterator[pa.Table]:
-        """See `Source`. Raises `SourceInvalid` for a file that has no rows of the table."""
+    def pieces(self, task: ReadTask, part: int) -> Generator[pa.RecordBatch, None, None]:
+        """See `Source`: batches of rows. Raises `SourceInvalid` for a file that has no rows of the table."""
         path = self.paths[part]
         with open_input(task.io, path) as file, pq.ParquetFile(file) as parquet:
             _check_columns(path, parquet.schema_arrow, task.definition)
-            for batch in parquet.iter_batches(ROWS_AT_ONCE):
-                report.records += batch.num_rows
-                yield _records(path, pa.Table.from_batches([batch]), task.definition)
-        report.parts.append(part)
+            yield from parquet.iter_batches(ROWS_AT_ONCE)
+
+    def reader(self, task: ReadTask, part: int, tables: int) -> FileReader:  # noqa: ARG002  a source's
+        """See `Source`."""
+        return FileReader(task.definition, self.paths[part], part)
 
     def check(self, reports: Sequence[ReadReport]) -> None:
         """See `Source`: every file was read to its end."""
         left = set(range(self.parts)) - {part for report in reports for part in report.parts}
         if left:  # safety: a-batch-reads-every-file
             raise SourceInvalid(source=self.paths[min(left)], problem="it was not read to its end")
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader:
+    """Makes records of the rows of one file; see `SourceReader`."""
+
+    definition: LiveTable
+    path: str
+    part: int
+
+    def take(self, piece: pa.RecordBatch, report: ReadReport) -> pa.Table:
+        """See `SourceReader`. Raises `SourceInvalid` where its rows are none of the table's."""
+        report.records += piece.num_rows
+        return _records(self.path, pa.Table.from_batches([piece]), self.definition)
+
+    def end(self, report: ReadReport) -> None:
+        """See `SourceReader`."""
+        report.parts.append(self.part)
 
 
 def _check_columns(path: str, schema: pa.Schema, definition: LiveTable) -> None:

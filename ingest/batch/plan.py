@@ -86,6 +86,36 @@ def records_max_of(batch_records_max: int, batch_bytes_max: int, bytes_per_recor
     return max(1, min(batch_records_max, int(batch_bytes_max / max(bytes_per_record, 1))))
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a table's batches may have, and what is known of its records: what one takes on average.
+
+    ``packed_bytes_per_record`` is of each record that was read, also where only some were the table's.
+    """
+
+    batch_records_max: int
+    batch_bytes_max: int
+    bytes_per_record: float | None
+    packed_bytes_per_record: float | None
+
+
+def records_max_together(bounds: Sequence[Bound]) -> int:
+    """The bound of a batch that several tables read together: none has more than alone, nor all of them.
+
+    Alone, a batch is bounded by what it reads. Several tables hold what is read for each of them, packed.
+    """
+    alone = [
+        records_max_of(one.batch_records_max, one.batch_bytes_max, one.bytes_per_record) for one in bounds
+    ]
+    if len(bounds) == 1:
+        return alone[0]
+    packed = [one.packed_bytes_per_record for one in bounds if one.packed_bytes_per_record is not None]
+    if len(packed) < len(bounds):
+        return max(1, min(*alone, FIRST_RECORDS_MAX // len(bounds)))
+    bytes_max = min(one.batch_bytes_max for one in bounds)
+    return max(1, min(*alone, int(bytes_max / max(sum(packed), 1))))  # safety: a-scan-is-bounded
+
+
 def drained_ms(batch: Batch, planned: DrainGoal, before: DrainGoal, before_ms: int) -> int:
     """When the table that a batch makes last held all that the log held.
 

@@ -1,13 +1,15 @@
-"""The read task: a part of a source → decoded records, packed into one Arrow stream per bucket.
+"""The read task: a part of a source → decoded records, packed into one Arrow stream per table and bucket.
 
-Packing before the shuffle spares the JVM every single record. Knows nothing of Spark.
+A part is read once, for all tables that share the scan, and decoded for each. Packing before the shuffle
+spares the JVM every single record. Knows nothing of Spark.
 """
 
 from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from thermocline.errors import EngineFailed, RangeIncomplete, StorageFailed, ThermoclineError, first_line
+from thermocline.errors import (
+    EngineFailed,
+    OffsetsGone,
+    RangeIncomplete,
+    StorageFailed,
+    ThermoclineError,
+    first_line,
+)
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
@@ -35,12 +44,12 @@ from thermocline.rules.routes.directory import Admission
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from thermocline.ingest.batch.source import Source
+    from thermocline.ingest.batch.source import Source, SourceReader
     from thermocline.rules.decode import Bad
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
 
-# Records held before they are packed: about 40 MB of columns.
+# Records held before they are packed, those of all tables: about 40 MB of columns.
 PACK_RECORDS_MAX = 200_000
 # The same bound for large records.
 PACK_BYTES_MAX = 64 << 20
@@ -51,7 +60,8 @@ _TRACE_FRAMES, _TRACE_CHARACTERS = 3, 2_000
 # The bucket under which a task's report travels with the packed records.
 REPORT_BUCKET = -1
 
-PACKED_SCHEMA = pa.schema([("bucket", pa.int32()), ("stream", pa.binary())])
+PACKED_SCHEMA = pa.schema([("share", pa.int32()), ("bucket", pa.int32()), ("stream", pa.binary())])
+"""``share`` is the place of a table's share in its scan."""
 
 
 class FirstBad(msgspec.Struct, frozen=True, order=True):
@@ -65,19 +75,21 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 
 
 class ReadReport(msgspec.Struct):
-    """What a read task covered and found; or, of a task of either kind, the error that ended it.
+    """What a read task covered and found for a table; or, of a task of either kind, the error that ended it.
 
     ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
     the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
-    source other than Kafka that were read; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by
-    "topic/partition"; ``error`` is a pickled error of ours. Of a route's directory, ``new_values`` are those
-    that came, and ``outcomes`` counts what became of records with a value.
+    source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
+    written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``error`` is a
+    pickled error of ours. Of a route's directory, ``new_values`` are those that came, and ``outcomes`` counts
+    what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
     error: bytes | None = None
     records: int = 0
     read_bytes: int = 0
+    packed_bytes: int = 0
     filtered: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     bad_digest: int = 0
@@ -137,34 +149,16 @@ class KafkaRanges:
         """See `Source`."""
         return sum(one.end - one.first for some in self.splits for one in some)
 
-    def read(self, task: ReadTask, part: int, report: ReadReport) -> Iterator[pa.Table]:
-        """See `Source`. Bad records are written as quarantine files where the definition wants them kept.
-
-        Raises where a range can't be read whole.
-        """
-        ranges = self.splits[part]
-        decoder, unread = decoder_for(task.definition, task.registry), UnreadFields(task.definition)
-        if isinstance(decoder, DirectoryDecoder):
-            decoder.admission = task.admission
-        running = None if task.partition_times is None else RunningTimes(task.partition_times)
-        held_bad: list[pa.Table] = []
-        for chunk in read_ranges(task.client_config, ranges, task.definition.name):
+    def pieces(self, task: ReadTask, part: int) -> Generator[RecordChunk, None, None]:
+        """See `Source`: chunks of the log. Raises where a range can't be read whole."""
+        for chunk in read_ranges(task.client_config, self.splits[part], task.definition.name):
             failpoint("read-task.chunk")
-            good, bad = _decode(task, decoder, unread, chunk, report)
+            yield chunk
             activity.advance(len(chunk.offsets))
-            held_bad.append(bad)
-            yield good if running is None else _timed(good, chunk, running)
-            is_large = sum(table.nbytes for table in held_bad) >= PACK_BYTES_MAX
-            if _rows(held_bad) >= QUARANTINE_RECORDS_MAX or is_large:
-                _quarantine(task, held_bad, report)
-        if _rows(held_bad):
-            _quarantine(task, held_bad, report)
-        if isinstance(decoder, DirectoryDecoder):
-            report.new_values, report.outcomes = (
-                sorted(decoder.came),
-                {str(name): count for name, count in decoder.outcomes.items()},
-            )
-        report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
+
+    def reader(self, task: ReadTask, part: int, tables: int) -> RangesReader:
+        """See `Source`."""
+        return RangesReader(task, self.splits[part], tables)
 
     def check(self, reports: Sequence[ReadReport]) -> None:
         """See `Source`: every planned range was reported as covered, whole."""
@@ -180,27 +174,147 @@ class KafkaRanges:
                 )
 
 
-def run_read_task(task: ReadTask, source: Source, part: int) -> Iterator[pa.RecordBatch]:
-    """Read a part of a source and give ``PACKED_SCHEMA`` batches, the report last.
+class RangesReader:
+    """Decodes chunks of the log for one table, and keeps its bad records; see `SourceReader`.
 
-    A part that can't be read whole ends the task with a report that covers nothing and carries the error.
+    Bad records are written as quarantine files where the definition wants them kept.
     """
-    report = ReadReport([])
+
+    def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], tables: int) -> None:
+        self._task, self._ranges = task, ranges
+        self._decoder = decoder_for(task.definition, task.registry)
+        if isinstance(self._decoder, DirectoryDecoder):
+            self._decoder.admission = task.admission
+        self._unread = UnreadFields(task.definition)
+        self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
+        self._held_bad: list[pa.Table] = []
+        self._held_bytes_max = PACK_BYTES_MAX // tables
+
+    def take(self, piece: RecordChunk, report: ReadReport) -> pa.Table:
+        """See `SourceReader`."""
+        good, bad = _decode(self._task, self._decoder, self._unread, piece, report)
+        if bad.num_rows:
+            self._held_bad.append(bad)
+            is_large = _size(self._held_bad) >= self._held_bytes_max
+            if is_large or _rows(self._held_bad) >= QUARANTINE_RECORDS_MAX:
+                _quarantine(self._task, self._held_bad, report)
+        return good if self._running is None else _timed(good, piece, self._running)
+
+    def end(self, report: ReadReport) -> None:
+        """See `SourceReader`."""
+        if self._held_bad:
+            _quarantine(self._task, self._held_bad, report)
+        if isinstance(self._decoder, DirectoryDecoder):
+            report.new_values = sorted(self._decoder.came)
+            report.outcomes = {str(name): count for name, count in self._decoder.outcomes.items()}
+        report.covered = [(one.topic, one.partition, one.first, one.end) for one in self._ranges]
+
+
+def run_read_task(tasks: Sequence[ReadTask], source: Source, part: int) -> Iterator[pa.RecordBatch]:
+    """Read a part of a source once, for the tables of these tasks, and give ``PACKED_SCHEMA`` batches.
+
+    The reports come last, one for each table. Where the part can't be read whole for a table, its report
+    covers nothing and carries the error. What fails for one table alone ends none of the others.
+    """
+    shares = [_ReadShare(number, task) for number, task in enumerate(tasks)]
     try:
-        held: list[pa.Table] = []
-        for good in source.read(task, part, report):
-            held.append(good)
-            if _rows(held) >= PACK_RECORDS_MAX or sum(table.nbytes for table in held) >= PACK_BYTES_MAX:
-                yield _packed(task.definition, held)
-        if _rows(held):
-            yield _packed(task.definition, held)
+        yield from _packed_of_all(shares, source, part, tasks[0])
     except BaseException as error:
-        delete_files(task.quarantine_io, report.quarantine_files)  # no batch will know them
+        for share in shares:
+            share.fail(error)
         if not isinstance(error, Exception):
             raise
-        report.error = reported(task, error)
-        report.covered, report.parts, report.quarantine_files = [], [], []
-    yield _batch([REPORT_BUCKET], [msgspec.msgpack.encode(report)])
+    for share in shares:
+        yield _batch(share.number, [REPORT_BUCKET], [msgspec.msgpack.encode(share.report)])
+
+
+def _packed_of_all(
+    shares: Sequence[_ReadShare], source: Source, part: int, task: ReadTask
+) -> Iterator[pa.RecordBatch]:
+    for share in shares:
+        share.begin(source, part, len(shares))
+    with closing(source.pieces(task, part)) as pieces:
+        for piece in pieces:
+            for share in shares:
+                share.take(piece)
+            if _is_much(shares):
+                yield from _all_packed(shares)
+            if all(share.has_failed for share in shares):
+                return
+    yield from _all_packed(shares)
+    for share in shares:
+        share.end()
+
+
+class _ReadShare:
+    """What a read task does for one table; once it has failed, nothing more."""
+
+    def __init__(self, number: int, task: ReadTask) -> None:
+        self.number, self._task, self.report = number, task, ReadReport([])
+        self._reader: SourceReader | None = None
+        self._held: list[pa.Table] = []
+        self.rows, self.bytes = 0, 0
+
+    def begin(self, source: Source, part: int, tables: int) -> None:
+        with self._failing_alone():
+            self._reader = source.reader(self._task, part, tables)
+
+    def take(self, piece: Any) -> None:
+        if self._reader is None:
+            return
+        with self._failing_alone():
+            good = self._reader.take(piece, self.report)
+            if good.num_rows:
+                self._held.append(good)
+                self.rows, self.bytes = self.rows + good.num_rows, self.bytes + good.nbytes
+
+    def packed(self) -> pa.RecordBatch | None:
+        """What is held, which is let go of."""
+        if not self._held:
+            return None
+        with self._failing_alone():
+            batch = _packed(self.number, self._task.definition, self._held)
+            self.rows, self.bytes = 0, 0
+            self.report.packed_bytes += batch.nbytes
+            return batch
+        return None
+
+    def end(self) -> None:
+        if self._reader is not None:
+            with self._failing_alone():
+                self._reader.end(self.report)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.report.error is not None
+
+    def fail(self, error: BaseException) -> None:
+        """The report covers nothing, and no file stays that no batch will know."""
+        if self.has_failed:
+            return
+        delete_files(self._task.quarantine_io, self.report.quarantine_files)
+        self.report.error = reported(self._task, error) if isinstance(error, Exception) else b""
+        self.report.covered, self.report.parts, self.report.quarantine_files = [], [], []
+        self._reader, self.rows, self.bytes = None, 0, 0
+        self._held.clear()
+
+    @contextmanager
+    def _failing_alone(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  whatever it is, it is this table's
+            self.fail(error)  # safety: a-share-fails-alone
+
+
+def _is_much(shares: Sequence[_ReadShare]) -> bool:
+    records, held_bytes = sum(share.rows for share in shares), sum(share.bytes for share in shares)
+    return records >= PACK_RECORDS_MAX or held_bytes >= PACK_BYTES_MAX  # safety: all-shares-are-bounded
+
+
+def _all_packed(shares: Sequence[_ReadShare]) -> Iterator[pa.RecordBatch]:
+    for share in shares:
+        if (batch := share.packed()) is not None:
+            yield batch
 
 
 def reported(task: ReadTask, error: Exception) -> bytes:
@@ -208,6 +322,8 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
     A disk or a store that fails is waited out. That a file is missing does not pass.
     """
+    if isinstance(error, OffsetsGone):  # of a scan that several tables share, it names any of them
+        error = OffsetsGone(table=task.definition.name, gaps=error.gaps)
     # safety: tasks-wait-for-stores
     if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
         error = StorageFailed(table=task.definition.name, detail=first_line(error))
@@ -257,7 +373,7 @@ def count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> Non
         report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
 
 
-def _packed(definition: LiveTable, held: list[pa.Table]) -> pa.RecordBatch:
+def _packed(share: int, definition: LiveTable, held: list[pa.Table]) -> pa.RecordBatch:
     """The held records as one row per bucket; empties the list."""
     records = pa.concat_tables(held).combine_chunks()
     held.clear()
@@ -266,7 +382,7 @@ def _packed(definition: LiveTable, held: list[pa.Table]) -> pa.RecordBatch:
     records = records.take(pa.array(order))
     edges = np.searchsorted(of_bucket[order], np.arange(definition.buckets + 1))
     filled = [bucket for bucket in range(definition.buckets) if edges[bucket] < edges[bucket + 1]]
-    return _batch(filled, [_stream(records.slice(edges[b], edges[b + 1] - edges[b])) for b in filled])
+    return _batch(share, filled, [_stream(records.slice(edges[b], edges[b + 1] - edges[b])) for b in filled])
 
 
 def _stream(records: pa.Table) -> bytes:
@@ -284,11 +400,17 @@ def _quarantine(task: ReadTask, held_bad: list[pa.Table], report: ReadReport) ->
     held_bad.clear()
 
 
-def _batch(of_bucket: list[int], streams: list[bytes]) -> pa.RecordBatch:
+def _batch(share: int, of_bucket: list[int], streams: list[bytes]) -> pa.RecordBatch:
+    shares = [share] * len(of_bucket)
     return pa.record_batch(
-        [pa.array(of_bucket, pa.int32()), pa.array(streams, pa.binary())], schema=PACKED_SCHEMA
+        [pa.array(shares, pa.int32()), pa.array(of_bucket, pa.int32()), pa.array(streams, pa.binary())],
+        schema=PACKED_SCHEMA,
     )
 
 
 def _rows(tables: list[pa.Table]) -> int:
     return sum(table.num_rows for table in tables)
+
+
+def _size(tables: list[pa.Table]) -> int:
+    return sum(table.nbytes for table in tables)

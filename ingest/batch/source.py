@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 
-__all__ = ["Source"]
+__all__ = ["Source", "SourceReader"]
+
+
+class SourceReader(Protocol):
+    """One table's reader of one part of a source: it makes records of pieces that were read once for all."""
+
+    def take(self, piece: Any, report: ReadReport) -> pa.Table:
+        """The good records of a piece, by ``definition.records_schema``; what was read is counted there."""
+        ...
+
+    def end(self, report: ReadReport) -> None:
+        """All pieces of the part were taken: what was covered is noted there."""
+        ...
 
 
 class Source(Protocol):
@@ -30,11 +42,12 @@ class Source(Protocol):
         """How many records it has at most, for who waits for them."""
         ...
 
-    def read(self, task: ReadTask, part: int, report: ReadReport) -> Iterator[pa.Table]:
-        """The good records of a part, by ``definition.records_schema``, in pieces.
+    def pieces(self, task: ReadTask, part: int) -> Generator[Any, None, None]:
+        """What a part has, in pieces, each once for all tables; ``task`` is that of any of them."""
+        ...
 
-        Counts what was read in the report, and notes there what was covered once all of it was.
-        """
+    def reader(self, task: ReadTask, part: int, tables: int) -> SourceReader:
+        """What makes one table's records of the pieces of a part, which ``tables`` are reading."""
         ...
 
     def check(self, reports: Sequence[ReadReport]) -> None:

@@ -1,4 +1,4 @@
-"""The engine's protocol: it runs a batch's tasks, and reaches Iceberg's Java library, which commits it."""
+"""The engine's protocol: it runs a scan's tasks, and reaches Iceberg's Java library, which commits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from thermocline.ingest.engine.local import LocalEngine
 from thermocline.ingest.engine.spark import SparkEngine, start_spark
 
 if TYPE_CHECKING:
+    from thermocline.errors import ThermoclineError
     from thermocline.ingest.batch.batch import BatchResult
-    from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.ingest.batch.source import Source
+    from thermocline.ingest.batch.scan import Scan
     from thermocline.settings import Settings
-    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 T = TypeVar("T")
 
@@ -33,25 +32,14 @@ class Engine(Protocol):
         """How many read tasks a batch is split into. Raises `EngineFailed`."""
         ...
 
-    def run(
-        self,
-        task: ReadTask,
-        source: Source,
-        files: FilesByBucket,
-        data_location: str,
-    ) -> BatchResult:
-        """Read the source, fold and probe every bucket, write its files.
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
+        """Read the scan's source once; for each share fold and probe every bucket, and write its files.
 
-        Args:
-            task: what each task needs to know of the table.
-            source: what is read; each of its parts by a task.
-            files: the live data files of the snapshot that the batch was planned on, by bucket.
-            data_location: a URI; the files go below it.
+        Gives what each share came to, in their order: where the tasks of one failed, the error, which is
+        `RangeIncomplete` where what they say they covered is not what was planned.
 
         Raises:
-            RangeIncomplete: what the tasks say they covered is not what was planned.
-            EngineFailed: the engine or one of its tasks failed. An error of ours in a read task is raised as
-                itself.
+            EngineFailed: the engine failed, and nothing is known of any share.
         """
         ...
 

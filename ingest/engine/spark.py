@@ -1,4 +1,4 @@
-"""Spark as the engine: its session, and a batch as one job."""
+"""Spark as the engine: its session, and a scan as one job."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark import SparkConf, SparkContext, SparkFiles
+from pyspark import Broadcast, SparkConf, SparkContext, SparkFiles, cloudpickle
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from thermocline.errors import EngineFailed
 from thermocline.iceberg.catalog_properties import java_properties
 from thermocline.ingest import activity
-from thermocline.ingest.batch.batch import BatchResult, encoded_files, gather, reader, writer
+from thermocline.ingest.batch.batch import (
+    BatchResult,
+    WriteShare,
+    encoded_files,
+    gather_all,
+    reader,
+    writer,
+)
 from thermocline.ingest.commit.java import JAVA_ERRORS, catalog_jars, first_line
 from thermocline.ingest.engine.background import BackgroundProcess
 from thermocline.ingest.engine.shipping import pack
@@ -35,10 +42,10 @@ from thermocline.process.logs import fields
 from thermocline.process.private_folder import process_folder, temporary_folder
 
 if TYPE_CHECKING:
+    from thermocline.errors import ThermoclineError
     from thermocline.ingest.batch.read_task import ReadTask
-    from thermocline.ingest.batch.source import Source
+    from thermocline.ingest.batch.scan import Scan
     from thermocline.settings import Settings
-    from thermocline.upsert.files_by_bucket import FilesByBucket
 
 # The JVM only schedules and shuffles packed batches: a batch of two million records passes through it as some
 # 200 MB of Arrow streams. The work is done by Python workers beside it.
@@ -51,8 +58,8 @@ _LOG_SETTINGS = resources.files("thermocline.ingest") / "log4j2.properties"
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
 
-_PACKED_COLUMNS = "bucket int, stream binary"
-_RESULT_COLUMNS = "bucket int, result binary"
+_PACKED_COLUMNS = "share int, bucket int, stream binary"
+_RESULT_COLUMNS = "share int, bucket int, result binary"
 # Twice as many groups of buckets as cores evens out buckets of different sizes.
 _GROUPS_PER_CORE = 2
 # What the stages of a batch's job do.
@@ -174,29 +181,36 @@ class SparkEngine:
         with _engine_errors():
             return self.session.sparkContext.defaultParallelism
 
-    def run(
-        self,
-        task: ReadTask,
-        source: Source,
-        files: FilesByBucket,
-        data_location: str,
-    ) -> BatchResult:
-        """One Spark job."""
-        with _engine_errors():
-            ids = self.session.range(0, source.parts, 1, source.parts)
-            packed = ids.mapInArrow(reader(task, source), _PACKED_COLUMNS)
-            groups = packed.repartition(_GROUPS_PER_CORE * self.tasks, "bucket").groupBy("bucket")
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
+        """One Spark job, also for many tables."""
+        source, locations = scan.source, [share.data_location for share in scan.shares]
+        with _engine_errors(), ExitStack() as until_done:
             # In a function of more than a megabyte PySpark would put a broadcast of its own, which stays on
             # the disk for as long as the session lives.
-            shared = self.session.sparkContext.broadcast(encoded_files(files))
-            try:
-                write = writer(task, data_location, lambda: shared.value)
-                with activity.asked(self._stage):
-                    rows = groups.applyInArrow(write, _RESULT_COLUMNS).collect()
-            finally:
-                shared.destroy()
-        results = ((row.bucket, row.result) for row in rows)
-        return gather(results, source, task.io, task.quarantine_io)
+            tasks = until_done.enter_context(self._shared([_pickled(one.task) for one in scan.shares]))
+            files = until_done.enter_context(self._shared([encoded_files(one.files) for one in scan.shares]))
+
+            def share_of(number: int) -> WriteShare:
+                return WriteShare(_task(tasks.value[number]), locations[number], files.value[number])
+
+            ids = self.session.range(0, source.parts, 1, source.parts)
+            packed = ids.mapInArrow(
+                reader(lambda: [_task(one) for one in tasks.value], source), _PACKED_COLUMNS
+            )
+            parts = _GROUPS_PER_CORE * self.tasks
+            groups = packed.repartition(parts, "share", "bucket").groupBy("share", "bucket")
+            with activity.asked(self._stage):
+                rows = groups.applyInArrow(writer(share_of), _RESULT_COLUMNS).collect()
+        return gather_all(((row.share, row.bucket, row.result) for row in rows), scan)
+
+    @contextmanager
+    def _shared(self, value: T) -> Iterator[Broadcast[T]]:
+        """The value on all workers, within the block."""
+        shared = self.session.sparkContext.broadcast(value)
+        try:
+            yield shared
+        finally:
+            shared.destroy()
 
     def _stage(self) -> tuple[str, int, int] | None:
         """The step of the batch under way, and how many of its tasks are done; None between two."""
@@ -248,6 +262,18 @@ class SparkEngine:
                 self.session.stop()
         except JAVA_ERRORS as error:
             _logger.warning("Spark had ended before it was stopped", extra=fields(detail=first_line(error)))
+
+
+def _pickled(task: ReadTask) -> bytes:
+    """As PySpark would, in a function."""
+    pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
+    return pickled
+
+
+def _task(pickled: bytes) -> ReadTask:
+    """In a worker: the task of a share."""
+    task: ReadTask = cloudpickle.loads(pickled)
+    return task
 
 
 def _called(task: Callable[[], T]) -> tuple[T | None, Exception | None]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import SUMMARY_TAKEN_IN, TAKEN_IN_PROPERTY
 from thermocline.iceberg.files import data_location, delete_files
 from thermocline.ingest.batch.accounting import account
+from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed, Rejected, landed
 from thermocline.upsert.bucket_task import written_paths
@@ -34,7 +36,9 @@ def take_in(owner: Owner, source: Source, called: str) -> Landed:
     """
     owner.lease.check()
     files = with_held(owner.position.files, owner.upkeep.held())
-    result = owner.engine.run(owner.task, source, files, data_location(owner.table))
+    (result,) = owner.engine.run(Scan(source, [Share(owner.task, files, data_location(owner.table))]))
+    if isinstance(result, ThermoclineError):
+        raise result
     change = replace(
         TableChange.carrying_on(owner.position),
         accounting=account(result, owner.definition.on_error),

@@ -1,22 +1,27 @@
 """Tables of one process take turns: each has its own owner, epoch and lease, and all share one engine.
 
-A round gives each table that is due one batch, those farthest behind first. A table that is still behind
-after its batch is due again in the next round: none waits for more than one batch of each of the others.
-Between rounds, upkeep has its turns. What stops a table stops that one alone.
+A round gives each table that is due one batch, those farthest behind first, and with each of them those
+that may share its scan (`scans`). A table that is still behind after its batch is due again in the next
+round: none waits for more than one batch of each of the others. Between rounds, upkeep has its turns. What
+stops a table stops that one alone.
+
+Tables with the same interval are due at the same times, so that they can share scans.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import partial
+from math import floor, inf
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import CommitRejected, InternalError, OwnerLost, TableHeld, ThermoclineError
 from thermocline.ingest.claim.standing_by import END_SECONDS_MAX, StandbyTrace
 from thermocline.ingest.owner import measures
+from thermocline.ingest.owner.scans import Outcome, may_share, step_together
 from thermocline.process.logs import fields
 
 if TYPE_CHECKING:
@@ -37,6 +42,9 @@ WATCH_SECONDS: Final = 0.5
 WATCHES_PER_SECOND: Final = 20
 # A standby says so when it meets an owner, and from then on so often.
 SAID_SECONDS: Final = 600.0
+
+# Of a time that is a whole number of intervals, but for what floats can't say.
+_ROUNDING: Final = 1e-6
 
 _logger = logging.getLogger(__name__)
 
@@ -79,12 +87,10 @@ class IngestedTable:
         """As its owner last saw it; of a table without one nobody knows."""
         return inf if self.owner is None else self.owner.lag_records
 
-    def turn(self) -> None:
-        """A batch, and a turn of upkeep after it; or a step towards owning the table."""
-        if self.owner is None:
-            self._open()
-        else:
-            self._batch(self.owner)
+    @property
+    def scan(self) -> Hashable:
+        """Of tables that may share a scan, the same."""
+        return id(self) if self.owner is None else may_share(self.owner)
 
     def maintain(self) -> None:
         """A turn of upkeep between two batches."""
@@ -118,7 +124,8 @@ class IngestedTable:
             self.owner.close(self.error)
             self.owner = None
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """A step towards owning the table."""
         assert self.opener is not None
         if self._opening is None:
             self._opening = self.opener.opening()
@@ -156,15 +163,21 @@ class IngestedTable:
             _logger.info("standing by until the owner ends", extra=fields(**error.facts()))
             self._met_owner, self._said_at = met, now
 
-    def _batch(self, owner: Owner) -> None:
-        started_at = self.clock.monotonic()
-        is_behind = owner.step()
+    def stepped(self, outcome: Outcome, began_at: float, started_at: float) -> None:
+        """A batch of it was begun then, and this is what came of it; a turn of upkeep comes after it.
+
+        Raises what the batch ended with. ``began_at`` is when the turns began.
+        """
+        assert self.owner is not None
+        if isinstance(outcome, Exception):
+            raise outcome
+        owner = self.owner
         self._rejections = 0
         owner.maintain()
         interval_seconds = owner.settings.commit_interval_seconds * owner.upkeep.slowdown
         measures.commits_expected(self.name, interval_seconds)
-        self.due_at = started_at + interval_seconds
-        if is_behind:
+        self.due_at = _next_due(began_at, started_at, interval_seconds)
+        if outcome:
             self.due_at = self.clock.monotonic()
         self._rest(owner)
 
@@ -175,11 +188,24 @@ class IngestedTable:
             self.due_at = now
 
 
+def _next_due(began_at: float, started_at: float, interval_seconds: float) -> float:
+    """The next time at which all tables with that interval are due."""
+    intervals = (started_at - began_at) / interval_seconds + _ROUNDING
+    return began_at + (floor(intervals) + 1) * interval_seconds
+
+
+StepTogether = Callable[[Sequence["Owner"]], Iterator[list[tuple["Owner", Outcome]]]]
+"""`scans.step_together`."""
+
+
 class Turns:
     """The turns of the tables that have not stopped."""
 
-    def __init__(self, tables: Sequence[IngestedTable], clock: Clock) -> None:
+    def __init__(
+        self, tables: Sequence[IngestedTable], clock: Clock, step_together: StepTogether = step_together
+    ) -> None:
         self._all, self._running, self._clock = list(tables), list(tables), clock
+        self._step_together, self._began_at = step_together, clock.monotonic()
 
     @property
     def tables(self) -> tuple[IngestedTable, ...]:
@@ -210,12 +236,30 @@ class Turns:
     def _round(self, stop: threading.Event) -> None:
         now = self._clock.monotonic()
         due = [table for table in self._running if table.due_at <= now]
+        together: dict[Hashable, list[IngestedTable]] = {}
         for table in sorted(due, key=lambda one: one.lag_records, reverse=True):
+            together.setdefault(table.scan, []).append(table)
+        for tables in together.values():
             if stop.is_set():
                 return
-            self._let(table, table.turn)
+            self._turn(tables, stop)
         if not due:
             self._rest(now, stop)
+
+    def _turn(self, tables: Sequence[IngestedTable], stop: threading.Event) -> None:
+        """A batch of each of these tables, or a step towards owning the only one."""
+        if tables[0].owner is None:
+            self._let(tables[0], tables[0].open)
+            return
+        of_owner = {id(table.owner): table for table in tables}
+        started_at = self._clock.monotonic()
+        for stepped in self._step_together([table.owner for table in tables if table.owner is not None]):
+            for owner, outcome in stepped:
+                table = of_owner[id(owner)]
+                self._let(table, partial(table.stepped, outcome, self._began_at, started_at))
+            if stop.is_set():
+                return
+            started_at = self._clock.monotonic()
 
     def _rest(self, now: float, stop: threading.Event) -> None:
         """A turn of upkeep, but for one that might not end before the next batch is due; or a wait."""

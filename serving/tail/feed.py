@@ -31,7 +31,7 @@ class Abandoned(Exception):
 
 
 class Feed:
-    """Appends records to a tier, and counts them; bad ones are counted by stage and left out."""
+    """Appends records to a tier, and counts them; bad ones, by stage, and filtered ones are left out."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Feed:
     ) -> None:
         self.records = 0
         self.bad: Counter[str] = Counter()
+        self.filtered = 0
         self.tier = tier
         self.table = definition.name
         self._unreadable = unreadable
@@ -58,6 +59,7 @@ class Feed:
         decoded = [self._decode(chunk) for chunk in chunks]
         self.tier.append(list(zip(chunks, decoded, strict=True)), positions, reached_end_at)
         self.records += sum(len(chunk.offsets) for chunk in chunks)
+        self.filtered += sum(len(part.filtered) for part in decoded)
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
 
     def _decode(self, chunk: RecordChunk) -> Decoded:

@@ -52,6 +52,7 @@ def tier_status(tier: HotTier, feed: Feed, clock: Clock) -> dict[str, Any]:
         "lag_seconds": tier.age_seconds(clock.monotonic()),
         "records": feed.records,
         "bad": dict(feed.bad),
+        "filtered": feed.filtered,
         "hot_records": tier.records,
         "hot_bytes": tier.hot_bytes,
         "generations": tier.generations,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from thermocline.errors import ThermoclineError
 from thermocline.ingest.batch.batch import BatchResult
+from thermocline.ingest.batch.scan import Scan
 from thermocline.ingest.engine.engine import Engine
 from thermocline.ingest.owner.owner import Owner
 
@@ -24,9 +25,9 @@ class Around:
         self.jvm, self.tasks, self.stop = engine.jvm, engine.tasks, engine.stop
         self.start, self.check = engine.start, engine.check
 
-    def run(self, *arguments: Any) -> BatchResult:
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
         self._before()
-        done = self._engine.run(*arguments)
+        done = self._engine.run(scan)
         self._after()
         return done
 

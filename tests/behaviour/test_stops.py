@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ from thermocline.errors import (
     RangeIncomplete,
     ReadPointGone,
     TableHeld,
+    ThermoclineError,
     TombstonesGone,
 )
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, DEFINITION_PROPERTY, SUMMARY_ACCEPTED
 from thermocline.ingest.batch.batch import BatchResult
-from thermocline.ingest.batch.read_task import KafkaRanges, ReadTask
-from thermocline.ingest.batch.source import Source
+from thermocline.ingest.batch.read_task import KafkaRanges
+from thermocline.ingest.batch.scan import Scan
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.engine.spark import SparkEngine
@@ -722,9 +724,10 @@ class Forgetful(list[OffsetRange]):
 class LosingRanges(Around):
     """An engine whose workers never hear of some ranges."""
 
-    def run(self, task: ReadTask, source: Source, *more: Any) -> BatchResult:
-        assert isinstance(source, KafkaRanges)
-        return super().run(task, KafkaRanges([Forgetful(some) for some in source.splits]), *more)
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
+        assert isinstance(scan.source, KafkaRanges)
+        losing = KafkaRanges([Forgetful(some) for some in scan.source.splits])
+        return super().run(replace(scan, source=losing))
 
 
 @pytest.mark.full

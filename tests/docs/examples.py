@@ -24,13 +24,14 @@ _EXAMPLE: Final = re.compile(
     re.DOTALL,
 )
 _ROW: Final = re.compile(
-    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?(?:`(\{.*?)`|(deleted|late|bad: \w+)) \|"
+    r"\| (?:`(.*?)`|) \| (?:`(.*?)`|) \| (?:(?:`([\w= -]*?)`|) \| )?"
+    r"(?:`(\{.*?)`|(deleted|filtered|late|bad: \w+)) \|"
 )
 
 
 @dataclass(frozen=True)
 class Record:
-    """``becomes`` is a row as JSON says it, ``deleted``, ``late``, or ``bad: `` and the stage."""
+    """``becomes`` is a row as JSON says it, or a word: for bad records ``bad: `` and the stage."""
 
     key: bytes | None
     value: bytes | None

@@ -23,8 +23,10 @@ def test_each_record_becomes_what_the_page_says(example: Example) -> None:
         [record.key for record in example.records],
         [record.value for record in example.records],
         lambda index: example.records[index].headers,
+        definition.topics[0],
     )
     found: dict[int, object] = {bad.index: f"bad: {bad.stage.value}" for bad in decoded.bad}
+    found |= dict.fromkeys(decoded.filtered, "filtered")
     for place, index in enumerate(decoded.good):
         row = {name: values[place] for name, values in decoded.columns.items()}
         if decoded.absent is not None:
@@ -69,3 +71,5 @@ def test_the_page_has_every_way() -> None:
     assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.partial_updates}
     assert {"plain", "debezium"} <= {one.envelope for one in definitions if one.sequence_by}
     assert any(column.path for definition in definitions for column in definition.columns)
+    assert any(column.topic for definition in definitions for column in definition.columns)
+    assert any(definition.where for definition in definitions)

@@ -29,9 +29,8 @@ ALLOWED = {
     "tests/serving/hot/test_hot_model.py": 1,
     "tests/serving/hot/test_hot_tier.py": 1,
     # A step of an object is run without the parts that only the other steps need.
-    "tests/ingest/batch/test_conflicts.py": 1,
     "tests/ingest/commit/test_protocol.py": 1,
-    "tests/ingest/owner/test_rewrites_met.py": 5,
+    "tests/ingest/owner/test_rewrites_met.py": 4,
     "tests/verify/test_verifier.py": 2,
     # What is kept in memory is bounded, or is forgotten, which shows nowhere else.
     "tests/serving/http/test_protocol.py": 2,

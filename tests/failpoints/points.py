@@ -152,7 +152,7 @@ _LISTED: Final = (
     ),
     # A batch, in the order of what happens.
     Failpoint(
-        "owner.plan", _P, "ingest/owner/owner.py", "before the log is asked what there is", kafka_away, _OWNER
+        "owner.plan", _P, "ingest/owner/scans.py", "before the log is asked what there is", kafka_away, _OWNER
     ),
     Failpoint(
         "read-task.chunk",
@@ -208,7 +208,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.check",
         _P,
-        "ingest/owner/owner.py",
+        "ingest/owner/table_batch.py",
         "before the log is compared again with what was read of it",
         kafka_away,
         _OWNER,
@@ -261,7 +261,7 @@ _LISTED: Final = (
     Failpoint(
         "owner.landed",
         _P,
-        "ingest/owner/owner.py",
+        "ingest/owner/table_batch.py",
         "a commit landed, and its owner still goes by the snapshot before it",
         kafka_away,
         _OWNER,

@@ -6,11 +6,10 @@ the positions that are deleted. Reading, decoding, the fold's rule and the drive
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -34,9 +33,16 @@ from tests.simulation.store import FakeIO
 from thermocline.errors import EngineFailed, ThermoclineError
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
-from thermocline.ingest.batch.batch import BatchResult, gather
-from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, count_bad
-from thermocline.ingest.batch.source import Source
+from thermocline.ingest.batch.batch import BatchResult, gather_all
+from thermocline.ingest.batch.read_task import (
+    REPORT_BUCKET,
+    KafkaRanges,
+    ReadReport,
+    ReadTask,
+    count_bad,
+    reported,
+)
+from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
@@ -80,7 +86,6 @@ class FakeEngine:
     def __init__(
         self,
         cluster: FakeCluster,
-        io: FakeIO,
         edge: Callable[[str], None],
         is_arrow: bool = False,
         is_merging: bool = False,
@@ -88,32 +93,27 @@ class FakeEngine:
     ) -> None:
         self._beside = beside
         self._cluster = cluster
-        self._io = io
         self._edge = edge
         self._is_merging = is_merging
         self._fold = _folded_in_arrow if is_arrow else _folded
 
-    def run(
-        self,
-        task: ReadTask,
-        source: Source,
-        files: Mapping[int, Sequence[DataFile]],
-        data_location: str,
-    ) -> BatchResult:
-        """Read the ranges, fold and probe every bucket, write its files."""
-        assert isinstance(source, KafkaRanges)
-        results: list[tuple[int, bytes]] = []
-        of_bucket: dict[int, list[Read]] = {}
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
+        """Read the ranges once; for each share fold and probe every bucket, write its files."""
+        assert isinstance(scan.source, KafkaRanges)
+        results: list[tuple[int, int, bytes]] = []
+        of_bucket: dict[tuple[int, int], list[Read]] = {}
+        tasks = [share.task for share in scan.shares]
         try:
-            for some in source.splits:
-                report = self._read(task, some, of_bucket)
-                results.append((REPORT_BUCKET, msgspec.msgpack.encode([report])))
-            for bucket, records in of_bucket.items():
-                done = self._write(bucket, records, files.get(bucket, ()), data_location)
-                results.append((bucket, msgspec.msgpack.encode(done)))
+            for some in scan.source.splits:
+                for number, report in enumerate(self._read(tasks, some, of_bucket)):
+                    results.append((number, REPORT_BUCKET, msgspec.msgpack.encode([report])))
+            for (number, bucket), records in of_bucket.items():
+                share = scan.shares[number]
+                done = self._write(bucket, records, share.files.get(bucket, ()), share)
+                results.append((number, bucket, msgspec.msgpack.encode(done)))
         except OSError as error:  # as where a worker is killed: what it wrote stays
             raise EngineFailed(engine="Spark", detail=str(error)) from error
-        return gather(results, source, self._io, self._io)
+        return gather_all(results, scan)
 
     def start(self, task: Callable[[], Any]) -> Future[Any]:
         """When a step says so; at once where nothing else runs here."""
@@ -130,34 +130,45 @@ class FakeEngine:
         """Nothing runs between batches."""
 
     def _read(
-        self, task: ReadTask, ranges: Sequence[OffsetRange], of_bucket: dict[int, list[Read]]
-    ) -> ReadReport:
-        report = ReadReport([])
-        bad: list[BadPlace] = []
-        running = None if task.partition_times is None else RunningTimes(task.partition_times)
+        self,
+        tasks: Sequence[ReadTask],
+        ranges: Sequence[OffsetRange],
+        of_bucket: dict[tuple[int, int], list[Read]],
+    ) -> list[ReadReport]:
+        reports = [ReadReport([]) for _ in tasks]
+        bad: list[list[BadPlace]] = [[] for _ in tasks]
+        times = [task.partition_times for task in tasks]
+        running = [None if one is None else RunningTimes(one) for one in times]
         try:
             for chunk in self._cluster.read_ranges({}, ranges, NAME):
                 place, times_ms = (chunk.topic, chunk.partition), chunk.timestamps_ms
-                deciding = times_ms if running is None else running.take(place, times_ms).tolist()
-                self._decode(task, chunk, deciding, report, of_bucket, bad)
-            report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
+                for number, task in enumerate(tasks):
+                    run = running[number]
+                    deciding = times_ms if run is None else run.take(place, times_ms).tolist()
+                    self._decode(number, task, chunk, deciding, reports[number], of_bucket, bad[number])
+            for report in reports:
+                report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
         except ThermoclineError as error:
-            report.error = pickle.dumps(error)
-            return report
-        if bad:
-            path = f"{QUARANTINE_LOCATION}/data/{next(_names)}"
-            self._io.ask("quarantine write")
-            self._io.objects[path] = tuple(bad)
-            report.quarantine_files.append(path)
-        return report
+            for task, report in zip(tasks, reports, strict=True):
+                report.error = reported(task, error)
+            return reports
+        for task, report, some in zip(tasks, reports, bad, strict=True):
+            if some:
+                path = f"{task.quarantine_location}/data/{next(_names)}"
+                io: Any = task.quarantine_io
+                io.ask("quarantine write")
+                io.objects[path] = tuple(some)
+                report.quarantine_files.append(path)
+        return reports
 
     def _decode(
         self,
+        number: int,
         task: ReadTask,
         chunk: RecordChunk,
         deciding: Sequence[int],
         report: ReadReport,
-        of_bucket: dict[int, list[Read]],
+        of_bucket: dict[tuple[int, int], list[Read]],
         bad: list[BadPlace],
     ) -> None:
         decoded = _DECODERS[task.definition.partial_updates].decode(chunk.keys, chunk.values)
@@ -171,21 +182,21 @@ class FakeEngine:
             place = (chunk.topic, chunk.partition, chunk.offsets[index])
             times = (chunk.timestamps_ms[index], deciding[index])
             read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place, *times)
-            of_bucket.setdefault(bucket_of((u, k)), []).append(read)
+            of_bucket.setdefault((number, bucket_of((u, k))), []).append(read)
         count_bad(report, chunk, decoded.bad)
         for record in decoded.bad:
             offset = chunk.offsets[record.index]
             bad.append((task.topic_ids[chunk.topic], chunk.topic, chunk.partition, offset))
 
     def _write(
-        self, bucket: int, records: list[Read], files: Sequence[DataFile], data_location: str
+        self, bucket: int, records: list[Read], files: Sequence[DataFile], share: Share
     ) -> BucketResult:
-        folder = f"{data_location}/bucket={bucket}"
+        folder, io = f"{share.data_location}/bucket={bucket}", cast(FakeIO, share.task.io)
         winners = self._fold(records)
-        found = {file.path: self._hits(file, winners) for file in files}
+        found = {file.path: _hits(io, file, winners) for file in files}
         was_live = {key for _, hits in found.values() for key in hits}
         stored_v = {
-            key: self._io.objects[path][at].v for path, (_, hits) in found.items() for key, at in hits.items()
+            key: io.objects[path][at].v for path, (_, hits) in found.items() for key, at in hits.items()
         }
         unchanged = {key for key, winner in winners.items() if winner.v is None and key not in was_live}
         deleted: dict[str, frozenset[int]] = {}
@@ -216,13 +227,13 @@ class FakeEngine:
             removed = files_to_merge(files, live, len(rows))
             for file in removed:
                 deleted.pop(file.path, None)
-                stored = enumerate(self._io.objects[file.path])
+                stored = enumerate(io.objects[file.path])
                 carried += [row for at, row in stored if at not in gone[file.path]]
         written = sorted((*rows, *carried), key=lambda row: ENCODED[row.key])
         return BucketResult(
             bucket=bucket,
-            added=(self._data_file(folder, tuple(written)),) if written else (),
-            deletes=self._deletes(folder, deleted),
+            added=(self._data_file(io, folder, tuple(written)),) if written else (),
+            deletes=self._deletes(io, folder, deleted),
             replaced=replaced,
             applied=len(winners) - len(unchanged),
             superseded=len(records) - len(winners),
@@ -232,31 +243,32 @@ class FakeEngine:
             carried=len(carried),
         )
 
-    def _hits(self, file: DataFile, winners: Mapping[Key, Read]) -> tuple[frozenset[int], dict[Key, int]]:
-        """What was deleted of a file before, and the positions of the winners' live rows."""
-        before = deleted_in(self._io, file)
-        rows = self._io.objects.get(file.path)
-        if rows is None:
-            raise FileNotFoundError(file.path)
-        positions = enumerate(rows)
-        return before, {row.key: at for at, row in positions if row.key in winners and at not in before}
-
-    def _deletes(self, folder: str, deleted: dict[str, frozenset[int]]) -> dict[str, Deletes]:
+    def _deletes(self, io: FakeIO, folder: str, deleted: dict[str, frozenset[int]]) -> dict[str, Deletes]:
         if not deleted:
             return {}
         self._edge("deletes write")
         path = f"{folder}/{next(_names)}.puffin"
-        self._io.objects[path] = deleted
+        io.objects[path] = deleted
         return {
             of: Deletes(path, "puffin", 4 + place, 1, len(positions), 100)
             for place, (of, positions) in enumerate(deleted.items())
         }
 
-    def _data_file(self, folder: str, rows: tuple[Stored, ...]) -> WrittenFile:
+    def _data_file(self, io: FakeIO, folder: str, rows: tuple[Stored, ...]) -> WrittenFile:
         self._edge("data write")
         path = f"{folder}/{next(_names)}.parquet"
-        self._io.objects[path] = rows
+        io.objects[path] = rows
         return WrittenFile(path, 1000, len(rows), {}, {}, {})
+
+
+def _hits(io: FakeIO, file: DataFile, winners: Mapping[Key, Read]) -> tuple[frozenset[int], dict[Key, int]]:
+    """What was deleted of a file before, and the positions of the winners' live rows."""
+    before = deleted_in(io, file)
+    rows = io.objects.get(file.path)
+    if rows is None:
+        raise FileNotFoundError(file.path)
+    positions = enumerate(rows)
+    return before, {row.key: at for at, row in positions if row.key in winners and at not in before}
 
 
 def deleted_in(io: FakeIO, file: DataFile) -> frozenset[int]:

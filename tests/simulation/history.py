@@ -38,7 +38,7 @@ class History:
             if self.around.is_served:
                 world.serving = Serving(world)
             world.run()
-            _settle(world)
+            settle(world)
             if world.serving is not None:
                 world.serving.settle()
             if world.keeper is not None:
@@ -60,7 +60,7 @@ class History:
         return f"History({self.around!r}, (\n{lines}))"
 
 
-def _settle(world: World) -> None:
+def settle(world: World) -> None:
     """With nothing in the way any more, a new owner brings the table to the end of the log."""
     world.cluster.is_up = True
     for transaction in world.transactions.values():

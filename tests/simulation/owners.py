@@ -37,6 +37,7 @@ from thermocline.ingest.commit.commit import Committer
 from thermocline.ingest.commit.rotation import check_what_is_there
 from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.scans import Outcome, step_together
 from thermocline.ingest.owner.turns import REJECTIONS_MAX
 from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.ingest.quarantine import KEPT_SMALL, renew
@@ -212,14 +213,28 @@ class Process:
         return taken, committer
 
     def _step(self) -> None:
+        if self.opens() and self.owner is not None:
+            ((stepped,),) = step_together([self.owner])
+            self.stepped(stepped[1])
+
+    def opens(self) -> bool:
+        """Whether it owns the table, or has just taken it."""
         try:
-            if self.owner is None:
-                self.owner = self._open()
-            self.owner.step()
-            self.rejections = 0
-            self._check_position(self.owner.position)
+            self.owner = self.owner or self._open()
         except ThermoclineError as error:
             self.failed(error)
+        return self.owner is not None
+
+    def stepped(self, outcome: Outcome) -> None:
+        """Its owner's batch came to that."""
+        if isinstance(outcome, ThermoclineError):
+            self.failed(outcome)
+        elif isinstance(outcome, Exception):
+            raise outcome
+        else:
+            assert self.owner is not None
+            self.rejections = 0
+            self._check_position(self.owner.position)
 
     def _turn(self) -> None:
         owner = self.owner
@@ -252,9 +267,7 @@ class Process:
 
         ids = taken.state.topic_ids
         beside = Beside(self) if world.around.is_maintained else None
-        engine = FakeEngine(
-            cluster, world.io, world.edge, world.around.is_arrow, world.around.is_merging, beside
-        )
+        engine = FakeEngine(cluster, world.edge, world.around.is_arrow, world.around.is_merging, beside)
         return Owner(
             settings=cast(Any, _settings(self.records_max)),
             definition=taken.definition,

@@ -90,8 +90,11 @@ class _RememberingDecoder:
         self._decoder = decoder_for(definition)
         self._known: dict[tuple[bytes | None, bytes | None], tuple[Decoded, tuple[bytes, bytes] | None]] = {}
 
-    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf) -> _Decoded:
+    def decode(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], _: HeadersOf, topic: str
+    ) -> _Decoded:
         """Like a decoder, but only for ``_stored_records``."""
+        assert topic
         records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
         bad = [one.bad[0] for one, stored in records if stored is None]
         stored = [(place, stored) for place, (_, stored) in enumerate(records) if stored is not None]
@@ -111,6 +114,7 @@ class _RememberingDecoder:
 class _Decoded:
     good: list[tuple[int, tuple[bytes, bytes]]]
     bad: list[Any]
+    filtered: tuple[int, ...] = ()
 
 
 def _stored_records(

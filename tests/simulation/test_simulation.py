@@ -16,7 +16,7 @@ from thermocline.iceberg import catalog
 from thermocline.ingest.batch import bad_records, plan
 from thermocline.ingest.claim import reconcile
 from thermocline.ingest.commit.commit import Committer
-from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.owner import table_batch
 from thermocline.rules import identity, seam
 from thermocline.upsert import files_by_bucket
 
@@ -79,9 +79,9 @@ BROKEN: dict[str, tuple[Callable[..., Any], str, str, set[str]]] = {
         {"stale-owner", "rollback-undone", "two-owners"},
     ),
     "an unknown commit's files are deleted": (
-        Owner._run,
+        table_batch._run,
         "raise error  # its files",
-        "delete_files(self.table.io, written_paths(result.buckets)); raise error  #",
+        "delete_files(owner.table.io, written_paths(result.buckets)); raise error  #",
         {"file-missing", "deleted-under-way"},
     ),
     "a lost commit is not looked for": (

@@ -95,17 +95,21 @@ class SimClock:
 class World:
     """All there is in one history."""
 
-    def __init__(self, around: Surroundings, steps: Iterable[Step] = ()) -> None:
-        self.around = around
+    def __init__(self, around: Surroundings, steps: Iterable[Step] = (), beside: World | None = None) -> None:
+        """``beside``: another one's cluster, time and processes, and a table of its own."""
+        self.around, self._beside = around, beside
         definition = PARTIAL if around.is_partial else DEFINITION
         self.definition = replace(definition, topic_patterns=(ROTATING,) if around.is_rotating else ())
         self.now_ms = STARTED_MS
         self.counts: Counter[str] = Counter()
         self.oracle = Oracle()
         self.oracle.skew_ms = 2 * around.skew_ms_max
-        self.frames = Frames(self.run_next)
-        self.cluster = FakeCluster(SimClock(self))
-        self.cluster.before = lambda what: self.edge(f"log {what}")
+        self.frames: Frames = Frames(self.run_next) if beside is None else beside.frames
+        self.cluster: FakeCluster = FakeCluster(SimClock(self)) if beside is None else beside.cluster
+        if beside is None:
+            self.cluster.before = lambda what: self.edge(f"log {what}")
+        else:
+            self.oracle.logs = beside.oracle.logs
         now_ms = (lambda: self.now_ms) if around.is_maintained else None
         self.io = FakeIO(self.edge, self._deleted, now_ms)
         self.catalog = FakeCatalog(self.io, self.edge, self._landed)
@@ -131,7 +135,11 @@ class World:
 
     def clock(self, name: str) -> SimClock:
         """The clock of a process."""
-        return self._clocks.setdefault(name, SimClock(self))
+        return (
+            self._clocks.setdefault(name, SimClock(self))
+            if self._beside is None
+            else self._beside.clock(name)
+        )
 
     def run(self) -> None:
         """All steps."""
@@ -251,8 +259,11 @@ class World:
         return rows
 
     def _create(self) -> None:
-        for topic, partitions in zip(TOPICS, self.around.partitions, strict=True):
-            self.create_topic(topic, partitions)
+        if self._beside is not None:
+            self.places = self._beside.places
+        else:
+            for topic, partitions in zip(TOPICS, self.around.partitions, strict=True):
+                self.create_topic(topic, partitions)
         ids = {topic: one.topic_id for topic, one in self.cluster.topics.items()}
         seam = Seam(dict.fromkeys(self.places, 0))
         change = TableChange(seam, self.cluster.cluster_id, ids, watermark_ms=-1, drained_ms=self.now_ms)

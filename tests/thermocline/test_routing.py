@@ -6,20 +6,28 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.thermocline.registered import Registered, framed
+from tests.thermocline.test_avro import written
 from thermocline.errors import AlterationRefused, ConfigInvalid
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.decode import Decoded, decoder_for, text_reader_for
 from thermocline.rules.decode.steps import steps_of
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition_diff import differences_of
 from thermocline.rules.headers import HeadersUnreadable
+from thermocline.rules.protobuf_schema import message_at, packed_schema
 from thermocline.rules.routing import Condition, Source
 from thermocline.rules.stage import Stage
+from thermocline.schemas.protobuf_compiler import compiled
+from thermocline.settings import settings_in
 
 BASE: dict[str, Any] = {
     "name": "t",
@@ -259,6 +267,112 @@ def test_change_events_are_routed_by_what_each_of_them_has_deletes_included() ->
     assert (found.good, found.tombstones, list(found.filtered)) == ([0, 2], [False, True], [1])
 
 
+EVENT: dict[str, Any] = {
+    "type": "record",
+    "name": "E",
+    "fields": [
+        {"name": "op", "type": "string"},
+        {
+            "name": "after",
+            "type": ["null", {"type": "record", "name": "R", "fields": [{"name": "v", "type": "string"}]}],
+        },
+        {
+            "name": "source",
+            "type": {"type": "record", "name": "S", "fields": [{"name": "table", "type": "string"}]},
+        },
+    ],
+}
+
+
+def avro(schema: Any, *values: Any) -> list[bytes | None]:
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+    return [None if value is None else written(parsed, value) for value in values]
+
+
+def test_avro_is_routed_by_the_schemas_of_its_writers() -> None:
+    kinds = {"type": "enum", "name": "K", "symbols": ["order", "other"]}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "type", "type": ["null", kinds]}, {"name": "v", "type": ["int", "string"]}],
+    }
+    table = live_table(where=ORDERS, format="avro", value_schema=json.dumps(schema), key_format="json")
+    rows = [
+        {"type": "order", "v": "a"},
+        {"type": "other", "v": 1},
+        {"type": None, "v": "b"},
+        {"type": "order", "v": 1},
+    ]
+    found = decoded(table, [*avro(schema, *rows), None, b"\xff"])
+    assert (found.good, list(found.filtered)) == ([0, 4], [1, 2])
+    assert [one.index for one in found.bad] == [3, 5]
+    events = live_table(
+        envelope="debezium",
+        format="avro",
+        value_schema=json.dumps(EVENT),
+        key_format="json",
+        where={"event": "source.table", "is": "a"},
+    )
+    a, b = {"table": "a"}, {"table": "b"}
+    values = avro(
+        EVENT,
+        {"op": "c", "after": {"v": "x"}, "source": a},
+        {"op": "d", "after": None, "source": b},
+        {"op": "d", "after": None, "source": a},
+        None,
+    )
+    found = decoded(events, values)
+    assert (found.good, found.tombstones, list(found.filtered)) == ([0, 2, 3], [False, True, True], [1])
+
+
+def test_protobuf_is_routed_by_names_of_enums_and_by_defaults() -> None:
+    text = """
+    syntax = "proto3";
+    enum Kind { none = 0; order = 1; }
+    message M { Kind type = 1; string v = 2; }
+    """
+    descriptors = compiled({"m.proto": text}, "m.proto")
+    message = message_at(descriptors, (0,))()
+    values = []
+    for kind in (1, 0, 7):
+        message.type, message.v = kind, "x"
+        values.append(message.SerializeToString())
+    table = live_table(
+        where=ORDERS, format="protobuf", value_schema=packed_schema(descriptors), key_format="json"
+    )
+    found = decoded(table, [*values, None])
+    assert (found.good, list(found.filtered), [one.index for one in found.bad]) == ([0, 3], [1], [2])
+    unset = live_table(
+        where={"field": "type", "is": "none"},
+        format="protobuf",
+        value_schema=packed_schema(descriptors),
+        key_format="json",
+    )
+    assert decoded(unset, [*values, b""]).good == [1, 3]
+
+
+def test_what_names_a_json_schema_is_no_part_of_what_tells_whose_a_record_is() -> None:
+    table = live_table(where=ORDERS, format="json_schema", key_format="json")
+    bodies = [b'{"type":"order","v":"a"}', b'{"type":"other"}', b""]
+    decoder = decoder_for(table, Registered({7: {"type": "object"}}, "JSON"))
+    keys = of_json(*({"id": one} for one in range(4)))
+    found = decoder.decode(keys, [*(framed(7, body) for body in bodies), framed(8, b"{}")])
+    assert (found.good, list(found.filtered), [one.index for one in found.bad]) == ([0], [1], [2, 3])
+
+
+def test_partial_updates_leave_what_they_leave_also_where_others_are_filtered() -> None:
+    columns = {"id": "int", "v": "string", "w": "int"}
+    table = live_table(where=ORDERS, partial_updates=True, columns=columns)
+    values = of_json(
+        {"type": "other"}, {"type": "order", "v": "a"}, {"type": "order", "w": 1}, {"type": "order", "w": "x"}
+    )
+    found = decoded(table, values)
+    assert (found.good, found.absent, list(found.filtered)) == ([1, 2], [("w",), ("v",)], [0])
+    unreadable = live_table(where={"field": "a.b", "is": "x"}, partial_updates=True, columns=columns)
+    found = decoded(unreadable, of_json({"a": 5, "v": "a"}, {"a": {"b": "x"}, "w": 1}))
+    assert (found.good, found.absent, [one.index for one in found.bad]) == ([1], [("v",)], [0])
+
+
 def test_whatever_a_rule_calls_a_delete_is_routed_by_its_value() -> None:
     table = live_table(where=ORDERS, delete_when={"path": "op", "values": ["D"]})
     values = of_json({"op": "D", "type": "order"}, {"op": "D", "type": "other"}, {"op": "D"})
@@ -398,3 +512,76 @@ def test_each_record_is_in_the_first_table_whose_conditions_it_fulfils(
                 expected[place].append(index)
                 break
     assert taken == expected
+
+
+FILE = """
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+[catalog]
+uri = "sqlite:///catalog.db"
+warehouse = "warehouse"
+[tables.a]
+identifier = "app.a"
+topics = ["shop"]
+key = ["id"]
+where = { field = "type", is = "a" }
+columns = { id = "int", v = "string" }
+[tables.b]
+identifier = "app.b"
+topics = ["shop"]
+key = ["id"]
+where = [{ field = "kind", matches = "x.*" }]
+unless = ["a"]
+columns = { id = "int", v = "string" }
+[tables.rest]
+identifier = "app.rest"
+topics = ["shop"]
+key = ["id"]
+unless = ["b"]
+columns = { id = "int", v = "string" }
+"""
+
+
+def test_of_tables_that_go_before_others_the_first_takes_a_record(tmp_path: Path) -> None:
+    settings = settings_in(FILE, tmp_path / "thermocline.toml")
+    values = of_json(
+        {"type": "a", "kind": "x", "v": ""},
+        {"kind": "xy", "v": ""},
+        {"type": "c", "kind": "y", "v": ""},
+        None,
+        {"v": ""},
+    )
+    taken = {name: decoded(settings.table(name).definition(name), values).good for name in ("a", "b", "rest")}
+    assert taken == {"a": [0, 3], "b": [1, 3], "rest": [2, 3, 4]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ('unless = ["a"]', 'unless = ["aa"]', 'tables.b: unless: "aa" is no table of this file'),
+        ('unless = ["b"]', 'unless = ["rest"]', "tables.rest: unless: rest would go before itself"),
+        ('unless = ["a"]', 'unless = ["rest"]', "tables.b: unless: rest has no where"),
+        ('is = "a" }', 'is = "a" }\nunless = ["b"]', "tables.a: unless: a would go before itself"),
+        ('unless = ["b"]', "unless = 5", "tables.rest.unless: must be"),
+        ('{ field = "type", is = "a" }', "5", "tables.a.where: must be"),
+    ],
+)
+def test_tables_that_cannot_go_before_another_are_problems_of_the_file(
+    tmp_path: Path, before: str, after: str, problem: str
+) -> None:
+    with pytest.raises(ConfigInvalid) as raised:
+        settings_in(FILE.replace(before, after), tmp_path / "thermocline.toml")
+    assert any(problem in one for one in raised.value.problems), raised.value.problems
+
+
+def test_a_diff_of_conditions_says_what_the_file_must_have() -> None:
+    table = live_table(where=ORDERS)
+    (found,) = differences_of(table, live_table())
+    assert (found.setting, found.in_file, found.in_table) == (
+        "where",
+        "none",
+        'field type in "order", "order_line"',
+    )
+    assert found.value == [{"field": ["type"], "in": ["order", "order_line"]}]
+    (refusal,) = found.refusals
+    assert refusal.endswith("the same record must be the table's, or not, whenever it is read")

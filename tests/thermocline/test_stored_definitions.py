@@ -242,7 +242,7 @@ STORED: list[tuple[dict[str, Any], str]] = [
             "unless": [[{"topic": "(.).*", "is": "z"}], []],
             "delete_unmatched": True,
         },
-        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"},{"id":3,"name":"day","topic":"log\\\\.(.*)","type":"date"}],"delete_unmatched":true,"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":4,"suppress_unchanged":false,"topics":["t"],"transactional":false,"unless":[[{"in":["z"],"topic":"(.).*"}],[]],"version":1,"where":[{"field":["x","y"],"in":["a","b"]},{"header":"h","matches":"a.*","not":true}]}',
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"},{"id":3,"name":"day","topic":"log\\\\.(.*)","type":"date"}],"delete_unmatched":true,"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":4,"suppress_unchanged":false,"topics":["t"],"transactional":false,"unless":[[],[{"in":["z"],"topic":"(.).*"}]],"version":1,"where":[{"field":["x","y"],"in":["a","b"]},{"header":"h","matches":"a.*","not":true}]}',
     ),
     (
         {

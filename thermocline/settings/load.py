@@ -35,6 +35,7 @@ from thermocline.settings.model import TABLE_IN_GROUP, Settings
 from thermocline.settings.route import problems_of_routes
 from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
+from thermocline.settings.unless import put_conditions
 from thermocline.settings.value_file import FromFile
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def _loaded(file: Path, problems: list[str], text: str | None = None) -> tuple[S
     laid = lay_environment_over(tree, file.parent, problems)
     _prepare_pass_through(tree, problems)
     _expand_variables(tree, problems)
+    put_conditions(tree, problems)
     for _ in range(ROUNDS_MAX):
         try:
             settings = Settings.model_validate(tree)

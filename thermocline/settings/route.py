@@ -25,7 +25,7 @@ TABLES_MAX: Final = 10_000
 """Each table has an owner, a lease and files of its own; the directory is copied into each metadata file."""
 
 # What a route says for all of its tables, and each table by itself.
-_OF_EACH: Final = ("identifier", "topics", "where")
+_OF_EACH: Final = ("identifier", "topics", "where", "unless")
 _TEMPLATE: Final[dict[str, Any]] = {
     name: (field.annotation, field)
     for name, field in TableSettings.model_fields.items()

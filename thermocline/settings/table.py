@@ -25,6 +25,7 @@ from thermocline.settings.values import (
     OnErrorText,
     Seconds,
     Start,
+    UnlessText,
     WhereText,
     names_of,
 )
@@ -38,6 +39,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     DeleteRule | None: DeleteText | None,
     OnError: OnErrorText,
     tuple[Condition, ...]: WhereText,
+    tuple[tuple[Condition, ...], ...]: UnlessText,
 }
 
 

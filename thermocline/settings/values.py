@@ -21,6 +21,7 @@ __all__ = [
     "OnErrorText",
     "Seconds",
     "Start",
+    "UnlessText",
     "WhereText",
     "names_of",
     "size_of",
@@ -116,4 +117,5 @@ OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
 DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
 # What a condition says is judged with the definition, since only a format says whether it can be read.
 WhereText = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_where)]
+UnlessText = tuple[WhereText, ...]
 ColumnText = Annotated[str | dict[str, str | list[str]], BeforeValidator(_column)]

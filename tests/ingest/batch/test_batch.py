@@ -16,6 +16,7 @@ from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
 from thermocline.ingest.batch.batch import gather
 from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask
+from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.ingest.engine import local
 from thermocline.ingest.engine.local import LocalEngine
 from thermocline.kafka.facts import OffsetRange
@@ -77,7 +78,7 @@ def packed_record() -> pa.Table:
     records = records_of([(0, (1, "u", "k"), "v")])
     with pa.ipc.new_stream(stream, records.schema) as packed:
         packed.write_table(records)
-    return pa.table({"bucket": [1], "stream": [stream.getvalue().to_pybytes()]}, PACKED_SCHEMA)
+    return pa.table({"share": [0], "bucket": [1], "stream": [stream.getvalue().to_pybytes()]}, PACKED_SCHEMA)
 
 
 @pytest.mark.jvm
@@ -87,13 +88,14 @@ def test_a_store_that_takes_no_file_ends_the_batch_with_an_error_that_is_waited_
 ) -> None:
     (tmp_path / "data").touch()  # where a folder would have to be
     report = pa.table(
-        {"bucket": [REPORT_BUCKET], "stream": [msgspec.msgpack.encode(ReadReport(WHOLE))]}, PACKED_SCHEMA
+        {"share": [0], "bucket": [REPORT_BUCKET], "stream": [msgspec.msgpack.encode(ReadReport(WHOLE))]},
+        PACKED_SCHEMA,
     )
     read = [*packed_record().to_batches(), *report.to_batches()]
     monkeypatch.setattr(local, "run_read_task", lambda *_: read)
     engine = LocalEngine(CatalogSettings(uri="sqlite:///none.db", warehouse="none"))
     task = ReadTask(DEFINITION, {}, IO, IO, tmp_path.as_uri(), {})
-    with pytest.raises(StorageFailed, match="profiles") as failed:
-        engine.run(task, KafkaRanges([PLANNED]), {}, f"{tmp_path.as_uri()}/data")
-    assert failed.value.retryable
+    (failed,) = engine.run(Scan(KafkaRanges([PLANNED]), [Share(task, {}, f"{tmp_path.as_uri()}/data")]))
+    assert isinstance(failed, StorageFailed)
+    assert (failed.table, failed.retryable) == ("profiles", True)
     engine.stop()

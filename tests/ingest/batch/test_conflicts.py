@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.ingest.one_bucket import DEFINITION
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.plan import Batch
-from thermocline.ingest.batch.read_task import ReadReport
+from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 from thermocline.ingest.owner.contested import warn_of_contested_keys
-from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.owner.table_batch import Read, Wanted, read_for
+from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.process import logs
 from thermocline.rules.keys import encode_one
+from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 from thermocline.text.shown import as_field
 from thermocline.upsert.bucket_task import BucketResult
@@ -75,22 +76,37 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
     asked: list[bool] = []
     gone: list[Any] = []
 
-    def run_tasks(_: Batch, is_timed: bool) -> BatchResult:
-        asked.append(is_timed)
-        return BatchResult((ReadReport([]),), (results.pop(0),))
+    def scan(wanted: Wanted) -> Read:
+        assert (wanted.share.task.partition_times is times) is not wanted.may_cut
+        asked.append(not wanted.may_cut)
+        return Read(BatchResult((ReadReport([]),), (results.pop(0),)), at=0.0, tables=1)
 
-    monkeypatch.setattr("thermocline.ingest.owner.owner.delete_files", lambda *given: gone.append(given))
+    def read() -> BatchResult:
+        course = read_for(owner, batch)
+        wanted = next(course)
+        while True:
+            try:
+                wanted = course.send(scan(wanted))
+            except StopIteration as done:
+                result: BatchResult = done.value.result
+                return result
+
+    module = "thermocline.ingest.owner.table_batch"
+    monkeypatch.setattr(f"{module}.delete_files", lambda *given: gone.append(given))
+    monkeypatch.setattr(f"{module}.data_location", lambda _: "data")
+    times = PartitionTimes()
     discarded: list[Any] = []
     owner: Any = SimpleNamespace(
         is_contested=False,
-        _run_tasks=run_tasks,
+        task=ReadTask(DEFINITION, {}, cast(Any, None), cast(Any, None), "", {}),
+        position=SimpleNamespace(partition_times=times, files={}),
+        upkeep=NoUpkeep(),
         table=SimpleNamespace(io="io"),
         bad_records=SimpleNamespace(discard=discarded.append),
         routing=None,
     )
     batch = Batch((), Seam(), Seam())
     results = [bucket(1, EXAMPLE), bucket(2, EXAMPLE), bucket(1, EXAMPLE), bucket(0), bucket(0)]
-    read = partial(Owner._read, owner, batch)
     assert read().buckets == (bucket(2, EXAMPLE),)
     assert (asked, gone, discarded) == ([False, True], [("io", [])], [(ReadReport([]),)])
     for _ in range(3):

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from thermocline.ingest.batch.plan import (
     FIRST_RECORDS_MAX,
     Batch,
+    Bound,
     DrainGoal,
     drained_ms,
     plan_batch,
     records_max_of,
+    records_max_together,
     split_for_tasks,
     with_new_partitions,
 )
@@ -128,6 +130,31 @@ def test_large_records_make_smaller_batches() -> None:
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=100) == 2_000_000
     assert records_max_of(2_000_000, 500_000_000, bytes_per_record=1_000_000) == 500
     assert records_max_of(2_000_000, 10, bytes_per_record=1_000) == 1
+
+
+def test_tables_that_read_together_hold_no_more_than_one_may_alone() -> None:
+    small = Bound(2_000_000, 512_000_000, bytes_per_record=100, packed_bytes_per_record=40)
+    assert records_max_together([small]) == 2_000_000
+    assert records_max_together([small] * 5) == 2_000_000  # 200 bytes a record
+    assert records_max_together([small] * 100) == 128_000  # 4,000 bytes a record
+    few = Bound(50, 512_000_000, bytes_per_record=100, packed_bytes_per_record=40)
+    assert records_max_together([small, few]) == 50
+    tight = Bound(2_000_000, 8_000, bytes_per_record=100, packed_bytes_per_record=60)
+    assert records_max_together([small, tight]) == 80  # by what it reads; 100 bytes packed in both
+    assert records_max_together([small] * 5_000 + [tight]) == 1
+
+
+def test_tables_that_hold_little_of_what_they_read_take_large_batches_together() -> None:
+    few_of_them = Bound(2_000_000, 512_000_000, bytes_per_record=100, packed_bytes_per_record=0.2)
+    assert records_max_together([few_of_them] * 1_000) == 2_000_000
+
+
+def test_a_first_batch_is_small_for_all_tables_together() -> None:
+    known = Bound(2_000_000, 512_000_000, bytes_per_record=100, packed_bytes_per_record=40)
+    new = Bound(2_000_000, 512_000_000, bytes_per_record=None, packed_bytes_per_record=None)
+    assert records_max_together([new]) == 5_000
+    assert records_max_together([new, known, known, known]) == 1_250
+    assert records_max_together([new] * 10_000) == 1
 
 
 def test_a_partition_whose_end_is_not_known_is_left_for_the_next_batch() -> None:

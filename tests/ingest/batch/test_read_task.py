@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import errno
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.ingest.one_bucket import DEFINITION
-from thermocline.errors import EngineFailed, KafkaUnreachable, StorageFailed, ThermoclineError
+from thermocline.errors import EngineFailed, KafkaUnreachable, OffsetsGone, StorageFailed, ThermoclineError
 from thermocline.ingest.batch import read_task as module
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
 from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.rules.decode import decoder_for
+from thermocline.rules.definition import LiveTable
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
+VALUE = b'{"value": "v"}'
+
+Taken = list[tuple[list[int], int, ReadReport]]
 
 
 class Bare:
@@ -71,9 +79,9 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
     task = ReadTask(DEFINITION, {}, no_access, PyArrowFileIO(), tmp_path.as_uri(), {"profiles": "id"})
     if said is None:
         with pytest.raises(type(error)):
-            list(run_read_task(task, KafkaRanges([RANGES]), 0))
+            list(run_read_task([task], KafkaRanges([RANGES]), 0))
     else:
-        (last,) = run_read_task(task, KafkaRanges([RANGES]), 0)
+        (last,) = run_read_task([task], KafkaRanges([RANGES]), 0)
         assert last.column("bucket").to_pylist() == [REPORT_BUCKET]
         report = msgspec.msgpack.decode(last.column("stream")[0].as_py(), type=ReadReport)
         assert report.error is not None
@@ -82,3 +90,80 @@ def test_a_task_that_ends_early_leaves_no_bad_records_behind(
         assert (report.covered, report.quarantine_files) == ([], [])
     assert len(written[0]) == 2
     assert list((tmp_path / "data").iterdir()) == []
+
+
+class ReadOnce:
+    """A log of two chunks, and how often it was read."""
+
+    def __init__(self, error: ThermoclineError | None = None) -> None:
+        self.reads, self._error = 0, error
+
+    def __call__(self, *_: object) -> Iterator[RecordChunk]:
+        self.reads += 1
+        for offset in (0, 2):
+            keys = [b'{"app_id": 1, "user_id": "u", "key": "%d"}' % at for at in (offset, offset + 1)]
+            yield RecordChunk("profiles", 0, [*keys], [VALUE] * 2, [offset, offset + 1], [0, 0], [Bare()] * 2)
+        if self._error is not None:
+            raise self._error
+
+
+def read_for(tables: Sequence[str], log: ReadOnce, monkeypatch: pytest.MonkeyPatch) -> Taken:
+    """What a part came to for each table, by its place: offsets, packed pieces, report."""
+    monkeypatch.setattr(module, "read_ranges", log)
+    nothing = cast("Any", None)
+    tasks = [ReadTask(replace(DEFINITION, name=name), {}, nothing, nothing, "", {}) for name in tables]
+    taken: Taken = [([], 0, ReadReport([])) for _ in tables]
+    for packed in run_read_task(tasks, KafkaRanges([RANGES]), 0):
+        for share, bucket, stream in zip(*(column.to_pylist() for column in packed.columns), strict=True):
+            offsets, pieces, _ = taken[share]
+            if bucket == REPORT_BUCKET:
+                taken[share] = (offsets, pieces, msgspec.msgpack.decode(stream, type=ReadReport))
+            else:
+                read = pa.ipc.open_stream(stream).read_all().column("_kafka_offset").to_pylist()
+                taken[share] = ([*offsets, *read], pieces + 1, taken[share][2])
+    return taken
+
+
+def test_a_part_is_read_once_for_all_tables_and_each_has_a_report_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = ReadOnce()
+    for offsets, _, report in read_for(["a", "b", "c"], log, monkeypatch):
+        assert sorted(offsets) == [0, 1, 2, 3]
+        assert (report.records, report.covered, report.error) == (4, [("profiles", 0, 0, 4)], None)
+        assert report.packed_bytes > 0
+    assert log.reads == 1
+
+
+def test_what_is_held_before_it_is_packed_is_bounded_for_all_tables_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PACK_RECORDS_MAX", 4)
+    assert [pieces for _, pieces, _ in read_for(["a"], ReadOnce(), monkeypatch)] == [1]
+    assert [pieces for _, pieces, _ in read_for(["a", "b"], ReadOnce(), monkeypatch)] == [2, 2]
+
+
+def test_a_decoder_that_raises_for_one_table_fails_the_part_of_that_table_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+
+    def made_for(definition: LiveTable, registry: Any) -> Any:
+        def decode(*_: object) -> Any:
+            raise ValueError("a bug")
+
+        return SimpleNamespace(decode=decode) if definition.name == "b" else decoder_for(definition, registry)
+
+    monkeypatch.setattr(module, "decoder_for", made_for)
+    first, broken, third = read_for(["a", "b", "c"], ReadOnce(), monkeypatch)
+    assert sorted(first[0]) == sorted(third[0]) == [0, 1, 2, 3]
+    assert (first[2].error, third[2].error) == (None, None)
+    assert broken[2].error is not None
+    assert isinstance(pickle.loads(broken[2].error), EngineFailed)
+    assert (broken[0], broken[2].covered) == ([], [])
+
+
+def test_each_table_is_told_in_its_name_that_the_log_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = OffsetsGone(table="a", gaps=("profiles/0@0-2",))
+    reports = [report for _, _, report in read_for(["a", "b"], ReadOnce(cut), monkeypatch)]
+    told = [pickle.loads(report.error) for report in reports if report.error]
+    assert [(error.table, error.gaps) for error in told] == [("a", cut.gaps), ("b", cut.gaps)]

@@ -11,6 +11,7 @@ import pytest
 
 from thermocline.errors import EngineFailed
 from thermocline.ingest.batch.read_task import KafkaRanges
+from thermocline.ingest.batch.scan import Scan
 from thermocline.ingest.engine.spark import SparkEngine
 
 
@@ -24,7 +25,7 @@ class DeadSession:
 def test_a_batch_whose_jvm_dies_fails_by_name() -> None:
     engine = SparkEngine(DeadSession())  # type: ignore[arg-type]
     with pytest.raises(EngineFailed):
-        engine.run(None, KafkaRanges([[]]), {}, "data")  # type: ignore[arg-type]
+        engine.run(Scan(KafkaRanges([[]]), []))
     with pytest.raises(EngineFailed):
         _ = engine.tasks
     with pytest.raises(EngineFailed):

@@ -12,7 +12,9 @@ from thermocline.errors import ForeignSnapshot
 from thermocline.ingest.claim.ownership import REWRITES_MAX
 from thermocline.ingest.commit.commit import Landed, Rejected
 from thermocline.ingest.owner import owner as owner_module
+from thermocline.ingest.owner import scans
 from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.owner.table_batch import TableBatch
 from thermocline.ingest.owner.turns import IngestedTable
 from thermocline.process.clock import SystemClock
 from thermocline.rules.seam import Seam
@@ -21,16 +23,25 @@ from thermocline.rules.seam import Seam
 def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrite: bool) -> Owner:
     """Each batch meets another writer's snapshot, or does not."""
 
-    def batch(_: Owner) -> bool:
+    def batch(*_: object) -> TableBatch:
         if met.pop(0):
             raise ForeignSnapshot(table="t", snapshot_id=1, detail="another writer made it")
         return False
+        yield
 
-    monkeypatch.setattr(Owner, "_batch", batch)
+    monkeypatch.setattr(scans, "batch_of", batch)
     monkeypatch.setattr(Owner, "_reload", lambda _: is_rewrite)
     owner = Owner.__new__(Owner)
     owner.lease = cast(Any, SimpleNamespace(check=lambda: None, has_failed=False))
     owner.must_reload, owner.rewrites_met = False, 0
+    merging = SimpleNamespace(is_keyed=True)
+    owner.definition = cast(Any, SimpleNamespace(name="t", topics=("t",), merging=merging))
+    owner.topics = cast(Any, SimpleNamespace(look=lambda _: None))
+    owner.settings = cast(Any, SimpleNamespace(batch_records_max=1, batch_bytes_max=1))
+    owner.bytes_per_record = owner.packed_bytes_per_record = None
+    owner.position = cast(Any, SimpleNamespace(seam=Seam()))
+    owner.engine = owner.log = cast(Any, None)
+    owner.clock = SystemClock()
     return owner
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from thermocline.errors import (
     ThermoclineError,
 )
 from thermocline.ingest import run as run_module
+from thermocline.ingest.owner.scans import Outcome
 from thermocline.ingest.owner.turns import (
     REJECTIONS_MAX,
     RETRY_SECONDS,
@@ -65,11 +66,16 @@ class FakeOwner:
     must_reload: bool = False
     reloads: int = 0
     closed: list[ThermoclineError | None] = field(default_factory=list)
+    topic: str = ""
 
     def __post_init__(self) -> None:
         self.settings = SimpleNamespace(commit_interval_seconds=self.interval_seconds)
         self.upkeep = SimpleNamespace(slowdown=1.0)
         self.lease = SimpleNamespace(check=lambda: None)
+        self.definition = SimpleNamespace(
+            topics=(self.topic or self.name,), merging=SimpleNamespace(is_keyed=True)
+        )
+        self.engine = self.log = None
 
     def step(self) -> bool:
         self.calls.append(self.name)
@@ -88,6 +94,21 @@ class FakeOwner:
         self.closed.append(error)
 
 
+def step_each(owners: Sequence[Any]) -> Iterator[list[tuple[Any, Outcome]]]:
+    """As `step_together`, without a log: tables that are asked for together are one scan."""
+    stepped: list[tuple[Any, Outcome]] = []
+    for owner in owners:
+        try:
+            stepped.append((owner, owner.step()))
+        except Exception as error:  # noqa: BLE001  as `step_together`
+            stepped.append((owner, error))
+    yield stepped
+
+
+def turns(tables: Sequence[IngestedTable], clock: ManualClock) -> Turns:
+    return Turns(tables, clock, step_each)
+
+
 def table_of(owner: FakeOwner) -> IngestedTable:
     fake: Any = owner
     return IngestedTable(owner.name, owner.clock, opener=SimpleNamespace(), owner=fake)  # type: ignore[arg-type]
@@ -100,7 +121,7 @@ def test_a_turn_that_takes_no_longer_than_it_may_delays_no_batch(turn_seconds: f
     began = clock.monotonic()
     batches: list[float] = []
     owner.fails = lambda: batches.append(clock.monotonic() - began)
-    Turns([table_of(owner)], clock).follow(Stop(clock, began + 35))
+    turns([table_of(owner)], clock).follow(Stop(clock, began + 35))
     assert batches == pytest.approx([0, 10, 20, 30])
     assert calls.count("upkeep of a") >= 30 / (TURN_SECONDS + turn_seconds) - 6
 
@@ -109,7 +130,7 @@ def test_the_interval_that_alerts_go_by_is_longer_while_maintenance_is_behind() 
     clock = ManualClock()
     owner = FakeOwner(clock, "slowed", [], step_seconds=0.0)
     owner.upkeep = SimpleNamespace(slowdown=4.0)
-    Turns([table_of(owner)], clock).follow(Stop(clock, clock.monotonic() + 100))
+    turns([table_of(owner)], clock).follow(Stop(clock, clock.monotonic() + 100))
     assert REGISTRY.get_sample_value("thermocline_ingest_commit_interval_seconds", {"table": "slowed"}) == 40
     assert owner.calls.count("slowed") == 3
 
@@ -117,7 +138,7 @@ def test_the_interval_that_alerts_go_by_is_longer_while_maintenance_is_behind() 
 def test_a_table_that_is_always_behind_gets_no_more_batches_than_any_other_that_is() -> None:
     clock, calls = ManualClock(), list[str]()
     owners = [FakeOwner(clock, name, calls, lag, 0.5) for name, lag in (("a", 5), ("b", 900), ("c", 0))]
-    Turns([table_of(owner) for owner in owners], clock).follow(Stop(clock, clock.monotonic() + 300))
+    turns([table_of(owner) for owner in owners], clock).follow(Stop(clock, clock.monotonic() + 300))
     batches = [call for call in calls if not call.startswith("upkeep")]
     assert batches[:6] == ["b", "a", "c"] * 2
     assert {batches.count(name) for name in "abc"} <= {99, 100, 101}
@@ -126,7 +147,7 @@ def test_a_table_that_is_always_behind_gets_no_more_batches_than_any_other_that_
 def test_upkeep_has_its_turns_where_a_batch_of_some_table_is_always_due_soon() -> None:
     clock, calls = ManualClock(), list[str]()
     owners = [FakeOwner(clock, str(n), calls, interval_seconds=60, step_seconds=0.1) for n in range(100)]
-    Turns([table_of(owner) for owner in owners], clock).follow(Stop(clock, clock.monotonic() + 300))
+    turns([table_of(owner) for owner in owners], clock).follow(Stop(clock, clock.monotonic() + 300))
     for n in range(100):
         assert calls.count(f"upkeep of {n}") > 2 * calls.count(str(n)) >= 8
 
@@ -139,7 +160,7 @@ def test_what_stops_a_table_stops_that_one_alone(error: Exception) -> None:
     owners = [FakeOwner(clock, name, calls) for name in "abc"]
     owners[1].fails = lambda: error
     tables = [table_of(owner) for owner in owners]
-    Turns(tables, clock).follow(Stop(clock, clock.monotonic() + 100))
+    turns(tables, clock).follow(Stop(clock, clock.monotonic() + 100))
     assert [calls.count(name) for name in "abc"] == [10, 1, 10]
     stopped = tables[1].error
     assert stopped is not None
@@ -153,7 +174,7 @@ def test_what_passes_by_itself_is_waited_out_while_others_go_on() -> None:
     owners = [FakeOwner(clock, name, calls, interval_seconds=RETRY_SECONDS / 2) for name in "ab"]
     owners[0].fails = lambda: away.pop() if away else None
     tables = [table_of(owner) for owner in owners]
-    Turns(tables, clock).follow(Stop(clock, clock.monotonic() + 10 * RETRY_SECONDS))
+    turns(tables, clock).follow(Stop(clock, clock.monotonic() + 10 * RETRY_SECONDS))
     assert not away
     assert [table.error for table in tables] == [None, None]
     assert owners[0].reloads == 1
@@ -165,9 +186,42 @@ def test_a_commit_that_is_refused_again_and_again_stops_its_table() -> None:
     owner = FakeOwner(clock, "a", calls)
     owner.fails = lambda: CommitRejected(table="a", batch_id="1", detail="no")
     table = table_of(owner)
-    Turns([table], clock).follow(Stop(clock, clock.monotonic() + 1_000))
+    turns([table], clock).follow(Stop(clock, clock.monotonic() + 1_000))
     assert calls.count("a") == REJECTIONS_MAX
     assert isinstance(table.error, CommitRejected)
+
+
+def test_tables_of_the_same_topic_and_interval_go_on_being_due_together() -> None:
+    """Goal: also one that was waited out, and had its batches at other times for a while.
+
+    Method: `a` and `b` are one scan; a table of another topic takes its turns between.
+    """
+    clock, calls = ManualClock(), list[str]()
+    away = [KafkaUnreachable(bootstrap_servers="b", detail="away")]
+    owners = [
+        FakeOwner(clock, name, calls, topic=topic) for name, topic in (("a", "t"), ("c", ""), ("b", "t"))
+    ]
+    owners[2].fails = lambda: away.pop() if away else None
+    asked: list[list[str]] = []
+
+    def together(some: Sequence[Any]) -> Iterator[list[tuple[Any, Outcome]]]:
+        asked.append([owner.name for owner in some])
+        return step_each(some)
+
+    Turns([table_of(owner) for owner in owners], clock, together).follow(Stop(clock, clock.monotonic() + 38))
+    of_topic = [names for names in asked if names != ["c"]]
+    assert of_topic == [["a", "b"], ["b"], ["a", "b"], ["a", "b"], ["a", "b"]]
+    assert [calls.count(name) for name in "abc"] == [4, 5, 4]
+
+
+def test_what_ends_a_table_of_a_scan_ends_that_one_alone() -> None:
+    clock, calls = ManualClock(), list[str]()
+    owners = [FakeOwner(clock, name, calls, topic="t") for name in "abc"]
+    owners[1].fails = lambda: OffsetsGone(table="b", gaps=("t/0@0-5",))
+    tables = [table_of(owner) for owner in owners]
+    turns(tables, clock).follow(Stop(clock, clock.monotonic() + 35))
+    assert [calls.count(name) for name in "abc"] == [4, 1, 4]
+    assert [table.error is None for table in tables] == [True, False, True]
 
 
 class FakeOpening:
@@ -200,7 +254,7 @@ def test_a_table_that_another_process_owns_is_waited_for_by_a_standby_alone(
     table = IngestedTable(
         "a", clock, Opener(lambda: opening, lambda _: owner), is_standby=is_standby, waits_out=is_standby
     )
-    Turns([table], clock).follow(Stop(clock, clock.monotonic() + 30))
+    turns([table], clock).follow(Stop(clock, clock.monotonic() + 30))
     said = [record.message for record in caplog.records]
     if is_standby:
         assert said == ["standing by until the owner ends"] * 2 + ["the owner has ended; taking over"]
@@ -223,7 +277,7 @@ def test_a_standby_opens_its_table_again_where_the_store_refuses_it() -> None:
     openings: list[Any] = [FakeOpening([], []), ended]
     opener = Opener(openings.pop, lambda _: owner)
     table = IngestedTable("a", clock, opener, is_standby=True, waits_out=True)
-    Turns([table], clock).follow(Stop(clock, clock.monotonic() + 100))
+    turns([table], clock).follow(Stop(clock, clock.monotonic() + 100))
     assert table.error is None
     assert calls.count("a") > 5
 
@@ -237,7 +291,7 @@ def test_a_standby_that_lost_its_table_stands_by_again() -> None:
     opening: Any = FakeOpening([], [])
     opener = Opener(lambda: opening, lambda _: owners.pop())
     table = IngestedTable("a", clock, opener, is_standby=True)
-    Turns([table], clock).follow(Stop(clock, clock.monotonic() + 100))
+    turns([table], clock).follow(Stop(clock, clock.monotonic() + 100))
     assert table.error is None
     assert (first.closed, second.closed) == ([lost], [None])
     assert calls.count("second") > 5

@@ -152,8 +152,8 @@ class Ingested:
         task = ReadTask(DEFINITION, log, nothing, nothing, "", {"a": "a", "b": "b"}, partition_times=times)
         tables, reports = [DEFINITION.records_schema.empty_table()], []
         for some in split_for_tasks(batch.ranges, self.tasks, may_cut=times is None):
-            for packed in run_read_task(task, KafkaRanges([some]), 0):
-                for bucket, stream in zip(*(column.to_pylist() for column in packed.columns), strict=True):
+            for packed in run_read_task([task], KafkaRanges([some]), 0):
+                for _, bucket, stream in zip(*(column.to_pylist() for column in packed.columns), strict=True):
                     if bucket == REPORT_BUCKET:
                         reports.append(msgspec.msgpack.decode(stream, type=ReadReport))
                     else:

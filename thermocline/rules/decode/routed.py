@@ -83,13 +83,14 @@ class TextReader:
         if large:
             keys, values = left_out(keys, large), left_out(values, large)
         told: dict[Source, Texts] = {}
-        opened = self._envelope.open(keys, values, _none_for_unreadable(headers_of))
+        opened = None
         for source in self._sources:
             if source.topic:
                 told[source] = Texts([topic_part(source.topic, given_topic(topic))] * len(values))
             elif source.header:
                 told[source] = _headers(source, len(values), headers_of, bad)
             else:
+                opened = opened or self._envelope.open(keys, values, _none_for_unreadable(headers_of))
                 told[source] = self._fields(source, opened, headers_of, bad, large)
         return RouteTexts(told, bad)
 
@@ -106,7 +107,7 @@ class TextReader:
         if source not in self._of_values:
             return self._in_keys(source, opened.keys, opened, quiet)
         documents = _documents(opened)
-        untold = {index for index, text in enumerate(documents) if text is None}
+        untold = set(compress(range(len(documents)), (text is None for text in documents)))
         refused: Refusals = {}
         head_of = opened.value_head_of or heads_in(quiet, VALUE_HEADER)
         texts = _texts(self._of_values[source].read(documents, refused, head_of)[_TEXT], refused)
@@ -206,14 +207,17 @@ def _documents(opened: Parts) -> list[bytes | None]:
 
 def _texts(tokens: Sequence[Any], refused: Refusals) -> list[str | None]:
     """The texts of JSON values; notes those that are none."""
-    texts: list[str | None] = []
-    for index, token in enumerate(tokens):
+    told: dict[Any, str | None] = {}
+    wrong: dict[Any, str] = {}
+    for token in set(tokens):  # most are the same few
+        told[token] = None
         try:
-            texts.append(None if token is UNSET else text_of_json(token))
+            told[token] = None if token is UNSET else text_of_json(token)
         except ValueError as error:
-            refused[index] = (None, str(error))
-            texts.append(None)
-    return texts
+            wrong[token] = str(error)
+    if wrong:
+        refused.update((index, (None, wrong[one])) for index, one in enumerate(tokens) if one in wrong)
+    return [told[token] for token in tokens]
 
 
 def _headers(source: Source, count: int, headers_of: HeadersOf, bad: dict[int, Bad]) -> Texts:

@@ -38,7 +38,8 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
         problems.append(f"delete_when: {error}")
         del parsed["delete_when"]
     parsed["where"] = _conditions(options.get("where", ()), problems)
-    parsed["unless"] = tuple(_conditions(some, problems) for some in options.get("unless", ()))
+    others = {_conditions(some, problems) for some in options.get("unless", ())}
+    parsed["unless"] = tuple(sorted(others, key=lambda some: [one.sorts_as for one in some]))
     values_at = options.get("values_at")
     parsed["values_at"] = None if values_at is None else Source.parse(values_at)
     return parsed

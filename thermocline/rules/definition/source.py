@@ -47,7 +47,13 @@ class SourceOptions:
         ),
     )
     unless: tuple[tuple[Condition, ...], ...] = field(
-        default=(), metadata=fixed(_SAME_RECORDS, "", left_out=True)
+        default=(),
+        metadata=fixed(
+            _SAME_RECORDS,
+            "Names of tables that take records first: what one of them takes by its `where`, or a table that "
+            "goes before it, is not this table's. The definition has their conditions.",
+            left_out=True,
+        ),
     )
     delete_unmatched: bool = field(
         default=False,
