@@ -624,8 +624,8 @@ reads them from there. If the file disagrees with the table, ingest refuses to r
 
 _ROUTES_INTRODUCTION: Final = """\
 A [route](../formats/routes.md#a-table-for-each-value) makes a table for each value that its records have. All
-settings of `[tables.NAME]` but `identifier`, `topics`, `where` and `unless` can stand here, too, and are those
-of each of its tables."""
+settings of `[tables.NAME]` but `identifier`, `topics`, `where` and `unless` can stand here, too, and are
+those of each of its tables."""
 
 _TYPES_INTRODUCTION: Final = """\
 If a value is missing or null, the column is null. Any other value that does not have the column's type makes

@@ -41,7 +41,7 @@ def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrit
     owner.bytes_per_record = owner.packed_bytes_per_record = None
     owner.position = cast(Any, SimpleNamespace(seam=Seam()))
     owner.engine = owner.log = cast(Any, None)
-    owner.clock = SystemClock()
+    owner.clock, owner.routing = SystemClock(), None
     return owner
 
 
