@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
 import time
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 import psutil
 
 from benchmarks._report import report, say
 from benchmarks.tables import Bench, cpu_seconds_of, processes_of, said_by
+from thermocline.dev.crowd import Crowd
 from thermocline.dev.stack import Command, Stack, StackOptions
-from thermocline.serving.tail.facts_keeper import WANTED_MS
+from thermocline.serving.tail.beside import WANTED_MS
 
 FOLLOW_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 12.0
@@ -91,31 +91,22 @@ def _windows(
         ingest.stop()
 
 
-class Viewers:
+class Viewers(Crowd):
     """So many browsers that follow the page of all tables."""
 
     def __init__(self, url: str, number: int) -> None:
+        super().__init__(number)
         self.answers, self.size = 0, 0
-        self._url, self._stop = url, threading.Event()
-        self._threads = [threading.Thread(target=self._follow, args=(one / number,)) for one in range(number)]
+        self._url, self._number = url, number
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _follow(self, share: float) -> None:
+    def follow(self, one: int) -> None:
+        """Each begins at another moment."""
         with httpx.Client(base_url=self._url, timeout=30) as client:
-            self._stop.wait(share * FOLLOW_SECONDS)
-            while not self._stop.is_set():
+            self.stop.wait(one / self._number * FOLLOW_SECONDS)
+            while not self.stop.is_set():
                 answer = client.get("/", params={"part": "true"}).raise_for_status()
                 self.answers, self.size = self.answers + 1, len(answer.content)
-                self._stop.wait(FOLLOW_SECONDS)
+                self.stop.wait(FOLLOW_SECONDS)
 
 
 def _window(serve: Command, seconds: float) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +16,8 @@ import typer
 from thermocline.cli.output import counted, say
 from thermocline.cli.session import AsJson, session_of
 from thermocline.cli.topic import topic_name, topics_of
-from thermocline.errors import BadParameter, ExitCode
+from thermocline.errors import BadParameter, ExitCode, PortTaken
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from thermocline.dev.dev import DevBroker, Topic
@@ -65,6 +67,7 @@ def dev(
     with (
         as_keyboard_interrupt(),
         suppress(KeyboardInterrupt),
+        _told_of_port(port),
         dev_broker(port, data, wanted, say) as broker,
     ):
         try:
@@ -76,6 +79,18 @@ def dev(
         except KeyboardInterrupt:
             say("stopping the broker")
     return ExitCode.DONE
+
+
+@contextmanager
+def _told_of_port(port: int) -> Iterator[None]:
+    """Where Kafka's usual port is taken that nobody asked for, the next step is to take another one."""
+    try:
+        yield
+    except PortTaken as error:
+        if port != PORT:
+            raise
+        step = f"{again('--port', str(PORT + 1))}      (or stop what listens there)"
+        raise replace(error, step=step) from None
 
 
 def _parsed(topic: str) -> tuple[str, int | None]:

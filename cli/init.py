@@ -136,6 +136,8 @@ def init(  # noqa: PLR0913, PLR0917  (a command has as many options)
         plan = _Plan(path, None, before)
     found = _found(plan, topic, records, _names(key), given)
     named = _named(found, name, entity, asks)
+    if entity is not None or asks:
+        found = replace(found, proposal=found.proposal.with_known_entity())
     section = table_text(named, found.proposal, found.looked_at)
     _check(found.plan, named, section)
     _show_found(found, named, as_json)
@@ -198,6 +200,7 @@ class _Given:
             "--client": self.client,
             "--registry": self.registry,
             "--registry-user": self.registry_user,
+            "--catalog-type": self.catalog_type if self.catalog_type != "sql" else "",
             "--catalog": self.catalog,
             "--warehouse": self.warehouse,
         }

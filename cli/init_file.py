@@ -74,7 +74,7 @@ def connections_text(given: Connections) -> str:
     lines += [
         "",
         "[ingest]",
-        'engine = "local"      # in one process; leave it out for large tables, and Spark commits',
+        'engine = "local"      # for small tables; leave it out for large ones, and Spark runs batches',
     ]
     return "\n".join(lines) + "\n"
 

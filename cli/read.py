@@ -116,7 +116,7 @@ def refused(
         )
         for one in found
     ]
-    count = f"{'the first ' if answer['more'] else ''}{counted(len(rows), 'refused record')}"
+    count = f"{'at least ' if answer['more'] else ''}{counted(len(rows), 'refused record')}"
     words = Text(f"{count} as of {_read_point(answer)}, {_age(answer)}", style="dim")
     listed = [table(("record", "key", "stage", "reason"), rows)] if rows else []
     show(answer, Group(*listed, *_unlisted(answer), words), as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import closing, suppress
 from functools import partial
@@ -24,6 +24,7 @@ from thermocline.cli.status_report import (
     exit_code_of,
     is_unavailable,
     lag_of,
+    remarks_on_serving,
     served_tables,
     shown_headroom,
     shown_lag,
@@ -45,6 +46,7 @@ from thermocline.process.masking import mask_password
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from rich.table import Table
 
     from thermocline.kafka.log import Log
     from thermocline.settings import CatalogSettings, ServingSettings, Settings
@@ -355,25 +357,35 @@ def _described(report: dict[str, Any], limits: Limits) -> Group:
             entry["lag"]["offsets"] if "lag" in entry else "unknown",
             shown_lag(entry),
             shown_headroom(entry),
-            _remark(entry, limits.all),
         )
         for entry in report["tables"]
     ]
-    listed = table(("table", "snapshot", "seam", "lag (offsets)", "lag (s)", "headroom", ""), tables)
-    parts = [table(("source", "at", ""), sources), listed if tables else Text("no table configured")]
+    listed = table(("table", "snapshot", "seam", "lag (offsets)", "lag (s)", "headroom"), tables)
+    parts: list[Table | Text] = [table(("source", "at", "state"), sources)]
+    parts += [listed if tables else Text("no table configured")]
+    # Below their tables, since a sentence in a column makes all others narrow.
+    remarks = (
+        f"{entry['table']}: {one}" for entry in report["tables"] for one in _remarks(entry, limits.all)
+    )
+    parts += _lines(remarks)
     if served := list(_served(report.get("server", {}))):
-        parts.append(table(("served", "ready", "age (s)", "stale", "tailer", ""), served))
+        parts.append(table(("served", "ready", "age (s)", "stale", "tailer"), served))
+    parts += _lines(remarks_on_serving(report))
     if views := list(rows_of(report)):
-        parts.append(table(("view", "snapshot", "ends at", ""), views))
+        parts.append(table(("view", "snapshot", "ends at", "state"), views))
     return Group(*[line for part in parts for line in (part, Text())][:-1])
+
+
+def _lines(remarks: Iterable[str]) -> list[Text]:
+    text = "\n".join(remarks)
+    return [Text(text)] if text else []
 
 
 def _served(server: dict[str, Any]) -> Iterator[tuple[object, ...]]:
     for name, entry in served_tables(server).items():
         age, tailer = entry.get("age_seconds"), entry.get("tailer", {})
         shown_age = "unknown" if age is None else f"{age:.2f}"
-        state = tailer.get("state", "not started")
-        yield name, entry.get("ready"), shown_age, entry.get("stale"), state, entry.get("problem", "")
+        yield name, entry.get("ready"), shown_age, entry.get("stale"), tailer.get("state", "not started")
 
 
 def _source(name: StatusSource, source: dict[str, Any]) -> str:
@@ -393,25 +405,28 @@ def _source(name: StatusSource, source: dict[str, Any]) -> str:
     return "answers"
 
 
-def _remark(entry: dict[str, Any], seconds_max: float) -> str:
+def _remarks(entry: dict[str, Any], seconds_max: float) -> Iterator[str]:
+    """What a person should know of a table beside its numbers."""
     if "error" in entry:
         error = entry["error"]
-        return f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
-    if (owner := entry.get("owner", {})).get("stopped_by"):
-        return f"ingest stopped {owner['ended']}: [{owner['stopped_by']}] {owner['stopped_because']}"
-    if "unanswered" in entry:
-        return f"no answer within {seconds_max:g} s"
-    if "snapshot" not in entry:
-        return "the catalog was not asked, or does not answer"
-    if "lag" not in entry:
-        return "; ".join([*_owned(entry), "Kafka was not asked, or does not answer"])
-    remarks = [*_owned(entry), *shown_route(entry), *_remarks_on_log(entry["lag"])]
-    remarks += [
-        f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}" for one in entry["accepted"][-1:]
-    ]
-    if entry["unread_fields"]:
-        remarks.append(shown_unread(entry))
-    return "; ".join(remarks)
+        yield f"[{error['code']}] {error['what']}  next: {_first_line(error['next'])}"
+    elif (owner := entry.get("owner", {})).get("stopped_by"):
+        yield f"ingest stopped {owner['ended']}: [{owner['stopped_by']}] {owner['stopped_because']}"
+    elif "unanswered" in entry:
+        yield f"no answer within {seconds_max:g} s"
+    elif "snapshot" not in entry:
+        yield "the catalog was not asked, or does not answer"
+    elif "lag" not in entry:
+        yield from _owned(entry)
+        yield "Kafka was not asked, or does not answer"
+    else:
+        yield from _owned(entry)
+        yield from shown_route(entry)
+        yield from _remarks_on_log(entry["lag"])
+        for one in entry["accepted"][-1:]:
+            yield f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}"
+        if entry["unread_fields"]:
+            yield shown_unread(entry)
 
 
 def _remarks_on_log(lag: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -94,6 +94,27 @@ def served_tables(server: dict[str, Any]) -> dict[str, Any]:
         case {"status": {"tables": dict(tables)}}:
             return tables
     return {}
+
+
+def remarks_on_serving(report: Mapping[str, Any]) -> Iterator[str]:
+    """Why a server that answers does not have all tables ready, and what to do."""
+    server: Mapping[str, Any] = report.get("server", {})
+    status = server.get("status")
+    if not isinstance(status, dict) or not isinstance(status.get("tables"), dict):
+        return
+    served, hidden = status["tables"], status.get("not_operated", ())
+    for name, answer in served.items():
+        if problem := answer.get("problem"):
+            yield f"{name}: {problem}"
+    for name in (entry["table"] for entry in report["tables"] if entry["table"] not in served):
+        if name in hidden:
+            grant = command(f"client grant CLIENT --table {name} --verb admin")
+            why = "whether it is ready is not told to who has not the verb admin for it"
+            yield f"{name}: {why}  next: {grant}, with --verb for each of its other verbs, too"
+        else:
+            why = "the server does not serve it, or you have no verb for it"
+            there = f"{command('config check')} on its machine, or {command('client list')} there"
+            yield f"{name}: {why}  next: {there}"
 
 
 def lag_of(seam: Seam, starts: Seam, ends: Seam, held: Sequence[OpenTransaction]) -> dict[str, Any]:

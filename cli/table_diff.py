@@ -118,7 +118,7 @@ def _found_lines(name: str, found: Compared) -> Iterator[str]:
     if found.added_by_others:
         yield f"  columns of another program, null in every row: {', '.join(found.added_by_others)}"
     if found.refusals and any(one.changes for one in found.differences):
-        yield "  `table alter` changes all or nothing: what it refuses comes first"
+        yield "  `table alter` changes all or nothing: first make the file like the table in what it refuses"
 
 
 def _difference_lines(found: Compared, one: Difference) -> Iterator[str]:

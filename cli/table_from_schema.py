@@ -82,6 +82,9 @@ def proposed_table(settings: Settings, path: Path, name: str, given: FromSchema)
     _check_name(settings, path, name)
     registry = settings.registry.client()
     value = _schema(given.source, "--from-schema", registry)
+    if given.has_one_schema and value.path is None:  # safety: from-schema-one-in-a-file
+        problem = "it is for a schema in a file: records of a registry's schema name it themselves"
+        raise BadParameter(name="--one-schema", problem=problem)
     topic = _topic(given, value)
     is_framed = registry is not None and not given.has_one_schema
     key, key_file = _key_schema(given, topic, registry, is_framed)
@@ -93,6 +96,8 @@ def proposed_table(settings: Settings, path: Path, name: str, given: FromSchema)
         raise TopicUnrecognised(topic=topic, detail=str(error), remedy=error.remedy) from error
     if given.buckets is not None:
         found = replace(found, options={**found.options, "buckets": given.buckets})
+    if given.entity is not None:
+        found = found.with_known_entity()
     definition = found.definition(name, f"app.{name.replace('-', '_')}", _names(given.entity))
     files = _files(path.parent, {"value_schema_file": value.path, "key_schema_file": key_file})
     section = table_text(definition, found, f"{value.called}, before any record", files)

@@ -96,9 +96,11 @@ def _pinned_here(settings: Settings, name: str, stack: ExitStack) -> tuple[Pinne
     from thermocline.iceberg.catalog import current_state, definition_of, load_table, open_catalog
     from thermocline.process.clock import SystemClock
     from thermocline.serving.cold.manifest import source_of
+    from thermocline.serving.hot.compatibility import incompatibility
     from thermocline.serving.hot.manifest import read_manifest
     from thermocline.serving.hot.pinned import hold
     from thermocline.serving.store.layout import HOT
+    from thermocline.serving.tail.follower import PublishedSnapshot
 
     folder = Path(settings.serving.state_dir) / name / HOT
     if not folder.is_dir() or read_manifest(folder) is None:
@@ -106,15 +108,14 @@ def _pinned_here(settings: Settings, name: str, stack: ExitStack) -> tuple[Pinne
     table = load_table(open_catalog(settings.catalog), name, settings.table(name).identifier)
     definition, state = definition_of(table, name), current_state(table, name)
     try:
-        pinned = hold(folder, name, state.snapshot_id, state.seam, SystemClock()).open(_SEAL_WAIT_SECONDS)
+        held = hold(folder, name, state.snapshot_id, state.seam, SystemClock(), definition.topics)
+        pinned = held.open(_SEAL_WAIT_SECONDS)
     except NotReady as error:
         return None, error.detail
     stack.callback(pinned.close)
-    if pinned.definition_json != definition.to_json() or pinned.source != source_of(table, state):
-        return None, "it holds records of another definition or another log, and is being read again"
-    if not state.seam.at_least(pinned.start):
-        return None, f"it begins at {pinned.start}, beyond the table's {state.seam}"
-    return pinned, ""
+    newest = PublishedSnapshot(definition, state, source_of(table, state))
+    problem = incompatibility(newest, pinned)
+    return (None, problem) if problem is not None else (pinned, "")
 
 
 def _no_progress(_: int) -> None:

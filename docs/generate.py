@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
@@ -170,7 +171,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "serving.forwarded_from": (
         "Addresses and networks (`10.0.0.0/8`) of proxies that say for whom they ask, in `X-Forwarded-For`. "
         "From the right, the first address there that is not one of these is the caller's. From others the "
-        "header is ignored."
+        "header is ignored, and so is `X-Forwarded-Proto`, which says how a page writes its own address."
     ),
     "serving.hosts": (
         "Names by which callers may call the server in the Host header, such as `lake.example.com` or "
@@ -299,7 +300,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.errors_ratio_max": (
-        "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
+        "Maximum share of bad records among those of a batch that are the table's; above it, ingest stops. "
+        "Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
         "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."
@@ -509,7 +511,8 @@ def metrics_page() -> str:
         name = described.name + ("_total" if described.type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001  it has no public name
         rows.append((f"`{name}`", described.type, labels, described.documentation))
-    for family in metrics.USAGE.describe():
+    collected = (metrics.SEAM_OFFSET, metrics.END_OFFSET, metrics.USAGE)
+    for family in chain.from_iterable(one.describe() for one in collected):
         name = family.name + ("_total" if family.type == "counter" else "")
         labels = ", ".join(f"`{label}`" for label in family._labelnames)  # type: ignore[attr-defined]  # noqa: SLF001
         rows.append((f"`{name}`", family.type, labels, family.documentation))

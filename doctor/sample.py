@@ -64,13 +64,13 @@ class Sample:
         """The mean size of key and value."""
         return self.key_and_value_bytes / self.records if self.records else 0.0
 
-    def take(self, chunk: RecordChunk, decoder: Decoder) -> None:
+    def take(self, chunk: RecordChunk, decoder: Decoder, fields: UnreadFields) -> None:
         """Notes the records of a chunk."""
         self.records += len(chunk.offsets)
         self.key_and_value_bytes += sum(len(part or b"") for part in (*chunk.keys, *chunk.values))
         decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
-        ours = decoded.not_filtered(chunk.values)
-        self.unread += UnreadFields(self.definition).of(ours, len(ours))
+        count = max(len(chunk.values), 1)
+        self.unread += fields.of(chunk.values, count, chunk.headers_of, decoded.filtered)
         self.bad_records += len(decoded.bad)
         for one in decoded.bad:
             if len(self.bad) < EXAMPLES_MAX:
@@ -99,11 +99,12 @@ def _read(examination: Examination, name: str) -> Sample:
     ranges = _ranges(examination, examination.topics_of(name))
     if not ranges:
         return sample
-    decoder = decoder_for(definition, examination.settings.registry.client())
+    registry = examination.settings.registry.client()
+    decoder, fields = decoder_for(definition, registry), UnreadFields(definition, registry)
     chunks = read_ranges(examination.settings.kafka.client_config(), ranges, name)
     with closing(chunks):  # type: ignore[type-var]  # a generator, which closes its consumer
         for chunk in chunks:
-            sample.take(chunk, decoder)
+            sample.take(chunk, decoder, fields)
             if (
                 sample.records >= RECORDS_MAX or sample.key_and_value_bytes >= BYTES_MAX
             ):  # safety: doctor-sample-bounded

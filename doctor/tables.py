@@ -68,7 +68,12 @@ def undeclared_of(name: str, newest: Sampled, counts: UnreadCounts) -> Finding:
         fields, others, values, whose = counts.names, counts.others, counts.values, "some of what ingest read"
     if not fields:
         seen = f"every field of {values:,} sampled values has its column ({whose})"
-        return well(seen if values else "no values were looked at: none are there, or none are JSON", name)
+        return well(
+            seen
+            if values
+            else "no values were looked at: none are there, or none of a format that has fields",
+            name,
+        )
     by_count = dict(sorted(fields.items(), key=lambda one: (-one[1], one[0])))
     return Finding(
         Outcome.WARNING,

@@ -6,9 +6,9 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.local_http import Answering, LocalHttp
 from thermocline.process.metrics import REGISTRY
 
 PATIENCE_SECONDS = 60.0
@@ -17,7 +17,7 @@ Event = dict[str, Any]
 
 
 @dataclass
-class LineageServer:
+class LineageServer(LocalHttp):
     """``received`` are the events that it took.
 
     ``status`` is what it answers where ``refuses`` of an event is true; while ``may_answer`` is not set, it
@@ -30,9 +30,7 @@ class LineageServer:
     answer: bytes = b"<html>no</html>"
     refuses: Callable[[Event], bool] = lambda _: False
     may_answer: threading.Event = field(default_factory=threading.Event)
-    port: int = 0
     _changed: threading.Condition = field(default_factory=threading.Condition)
-    _server: ThreadingHTTPServer | None = None
 
     @property
     def url(self) -> str:
@@ -42,44 +40,25 @@ class LineageServer:
     def asked(self) -> int:
         return len(self.authorizations)
 
-    def start(self) -> None:
-        """Opens a port; after ``stop`` the same again."""
+    def handler(self) -> type[Answering]:
         ours = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
+        class Handler(Answering):
+            def do_POST(self) -> None:  # noqa: N802  (its caller's name)
                 length = int(self.headers["Content-Length"])
                 event = json.loads(self.rfile.read(length))
                 assert self.headers["Content-Type"].partition(";")[0] == "application/json"
                 ours.note(lambda: ours.authorizations.append(self.headers.get("Authorization")))
                 ours.may_answer.wait(PATIENCE_SECONDS)
                 is_taken = self.path == PATH and not ours.refuses(event)
-                body = b"" if is_taken else ours.answer
                 try:
-                    self.send_response(201 if is_taken else ours.status)
-                    self.send_header("Content-Length", str(len(body)))
-                    self.send_header("Connection", "close")
-                    self.end_headers()
-                    self.wfile.write(body)
+                    self.give(201 if is_taken else ours.status, b"" if is_taken else ours.answer)
                 except OSError:
                     return  # whoever asked has gone
                 if is_taken:
                     ours.note(lambda: ours.received.append(event))
 
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server = None
+        return Handler
 
     def note(self, what: Callable[[], None]) -> None:
         with self._changed:

@@ -185,7 +185,7 @@ class RangesReader:
         self._decoder = decoder_for(task.definition, task.registry)
         if isinstance(self._decoder, DirectoryDecoder):
             self._decoder.admission = task.admission
-        self._unread = UnreadFields(task.definition)
+        self._unread = UnreadFields(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
         self._held_bad: list[pa.Table] = []
         self._held_bytes_max = PACK_BYTES_MAX // tables
@@ -343,7 +343,7 @@ def _decode(
     )
     count_bad(report, chunk, decoded.bad)
     report.filtered += len(decoded.filtered)
-    sampled = unread.of(decoded.not_filtered(chunk.values))
+    sampled = unread.of(chunk.values, headers_of=chunk.headers_of, filtered=decoded.filtered)
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():
         report.unread_fields[name] = report.unread_fields.get(name, 0) + count

@@ -112,7 +112,7 @@ CARRIED_ROWS: Final = Counter(
 UNREAD_FIELDS: Final = Counter(
     "thermocline_ingest_unread_fields",
     "Values with a field that no column is read from, by the name of the field, in a sample: eight "
-    "values of each chunk that is read. Formats other than JSON are not looked at.",
+    "values of each chunk that is read. Of values with a schema, the fields that it declares, by path.",
     (*_TABLE, "field"),
     registry=REGISTRY,
 )

@@ -213,6 +213,7 @@ class Owner:
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
+                self.unread.follow(change.definition)
                 ids = dict(change.topic_ids)
                 self.task = replace(self.task, definition=change.definition, topic_ids=ids)
                 self.drain_goal = None  # its ends may be of a topic that left

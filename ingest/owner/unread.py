@@ -39,6 +39,10 @@ class UnreadNames:
         self._met = Sampled()
         self._next = self._counts
 
+    def follow(self, definition: LiveTable) -> None:
+        """What batches meet from now on is of that one, whose topics alone are others."""
+        self._definition = definition
+
     def met(self, reports: Iterable[ReadReport], now_ms: int) -> dict[str, str]:
         """What a batch met; the properties to commit with it, if it has values that were looked at."""
         values, names = 0, Counter[str]()

@@ -65,7 +65,8 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         for topic, partition, end in ends.items()
         if end > starts.get((topic, partition))
     ][:PARTITIONS_MAX]
-    decoder, fields = decoder_for(definition, settings.registry.client()), UnreadFields(definition)
+    registry = settings.registry.client()
+    decoder, fields = decoder_for(definition, registry), UnreadFields(definition, registry)
     records = bad = 0
     examples: dict[str, str] = {}
     unread = Sampled()
@@ -75,6 +76,6 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        unread += fields.of(decoded.not_filtered(chunk.values), RECORDS_MAX)
+        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of, decoded.filtered)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

@@ -16,6 +16,7 @@ from thermocline.iceberg.catalog import ACCEPTED_PROPERTY
 from thermocline.iceberg.files import DataFile
 from thermocline.rules.identity import tombstones_matter_from_ms
 from thermocline.rules.seam import Seam
+from thermocline.serving.store.fed_by import FedBy
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.rules.definition import LiveTable
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 
 
 class ColdManifest(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ def source_of(table: Table, state: SnapshotState) -> str:
     accepted = json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))
     last = hashlib.blake2b(json.dumps(accepted[-1:]).encode(), digest_size=16).hexdigest()
     # safety: accepted-is-source
-    return json.dumps([state.cluster_id, sorted(state.topic_ids.values()), last])
+    return FedBy(state.cluster_id, state.topic_ids, last).to_text()
 
 
 def manifest_of(

@@ -7,7 +7,6 @@ long as the file is there. `live_rows` leaves out what a snapshot has deleted.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from struct import Struct
@@ -17,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from thermocline import __version__
+from thermocline.rules.definition.stored import apart_from_topics
 from thermocline.serving.cold.entity_rows import EntityRows
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[ReadyRow]).decode
 _codec: Final = pa.Codec("lz4_raw")
 _LENGTH: Final = Struct("<I")
-_OF_TOPICS: Final = ("topics", "topic_patterns", "version")
-"""What changes in a definition when a topic comes or goes."""
 
 
 def packed(rows: Sequence[ReadyRow]) -> bytes:
@@ -72,8 +70,7 @@ def file_key(index: ColdIndex, file: ColdFile) -> bytes:
 @lru_cache(maxsize=64)
 def _of_definition(table_uuid: str, definition_json: str) -> bytes:
     """Another definition makes other rows of the same file; but for its topics, which come and go."""
-    options = json.loads(definition_json)
-    said = json.dumps({name: value for name, value in options.items() if name not in _OF_TOPICS})
+    said = apart_from_topics(definition_json)
     return _digest(repr((FORMAT, __version__, table_uuid, said)).encode())  # safety: rows-definition
 
 

@@ -10,7 +10,7 @@ note tells looks through all records instead.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -64,11 +64,16 @@ def add_note(transaction: lmdb.Transaction[bytes], keys: Sequence[bytes], start:
         cursor.delete()
 
 
-def arrived_by_bucket(generations: Sequence[lmdb.Transaction[bytes]], seam: Seam) -> Arrived | None:
-    """The stored keys of all records at or beyond the seam, and maybe of others; None where no note tells."""
+def arrived_by_bucket(
+    generations: Sequence[lmdb.Transaction[bytes]], topics: Collection[str], seam: Seam
+) -> Arrived | None:
+    """The stored keys of all records of the topics at or beyond the seam, and maybe of others.
+
+    None where no note tells.
+    """
     keys: set[bytes] = set()
     for transaction in generations:
-        found = _arrived(transaction, seam)
+        found = _arrived(transaction, topics, seam)
         if found is None:
             return None
         keys |= found
@@ -89,25 +94,27 @@ def notes_in(transaction: lmdb.Transaction[bytes]) -> int:
     return int(last - first + 1)
 
 
-def _arrived(transaction: lmdb.Transaction[bytes], seam: Seam) -> set[bytes] | None:
+def _arrived(transaction: lmdb.Transaction[bytes], topics: Collection[str], seam: Seam) -> set[bytes] | None:
     """Those of one generation."""
     cursor = transaction.cursor()
     if not cursor.set_range(_FIRST):
         return None
     number, _ = _NUMBER.unpack_from(cursor.key(), _NUMBER_START)
-    if number > 0 and not _is_before(_decode(cursor.value()), seam):  # safety: arrived-dropped
+    if number > 0 and not _is_before(_decode(cursor.value()), topics, seam):  # safety: arrived-dropped
         return None
     keys: set[bytes] = set()
     is_more = cursor.last()
     while is_more and cursor.key() > META_KEY:
         note = _decode(cursor.value())
         keys.update(note.keys)
-        if _is_before(note, seam):  # safety: arrived-since
+        if _is_before(note, topics, seam):  # safety: arrived-since
             break
         is_more = cursor.prev()
     return keys
 
 
-def _is_before(note: _Note, seam: Seam) -> bool:
-    """Whether what is older than the note lies before the seam."""
-    return all(seam.get((topic, partition)) >= offset for topic, partition, offset in note.start)
+def _is_before(note: _Note, topics: Collection[str], seam: Seam) -> bool:
+    """Whether what is older than the note, and of the topics, lies before the seam."""
+    return all(
+        seam.get((topic, partition)) >= offset for topic, partition, offset in note.start if topic in topics
+    )

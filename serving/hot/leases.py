@@ -168,11 +168,26 @@ class Leases:
         return any(asked_at is not None and asked_at >= sealed_at for asked_at in asked)
 
     def needed(self, newest: Seam) -> Seam:
-        """From where on records are needed: the least, by partition, of the newest seam and all leased."""
-        seams = [newest, *(seen.seam for seen in self._seen.values() if not seen.terms.has_opened)]
+        """From where on records are needed: the least, by partition, of the newest seam and all leased.
+
+        Of a topic that left the table, those say it that are leased with it. Others need nothing of it.
+        """
+        leased, now = self._seams(), frozenset(newest.topics)
         places = {(topic, partition) for topic, partition, _ in newest.items()}
         # safety: hot-needed-least
-        return Seam({place: min(seam.get(place) for seam in seams) for place in places})
+        needed = {place: min(seam.get(place) for seam in (newest, *leased)) for place in places}
+        for left in self.topics() - now:
+            with_it = [seam for seam in leased if left in seam.topics]
+            for place in {(topic, p) for seam in with_it for topic, p, _ in seam.items() if topic == left}:
+                needed[place] = min(seam.get(place) for seam in with_it)  # safety: hot-needed-of-topics
+        return Seam(needed)
+
+    def topics(self) -> frozenset[str]:
+        """Those of all snapshots that are leased."""
+        return frozenset(topic for seam in self._seams() for topic in seam.topics)
+
+    def _seams(self) -> list[Seam]:
+        return [seen.seam for seen in self._seen.values() if not seen.terms.has_opened]
 
     def held(self) -> frozenset[str]:
         """The names of the generations that pins read."""

@@ -66,7 +66,7 @@ class Merge:
                         step = self._laid_over(self._laid_over_by, step)  # safety: hot-merge-merges
                     self.merged.fill(step, ascending=source is self.older)
                     yield
-        self.merged.write({}, Meta(0, covered_by([self.older.meta(), self.newer.meta()])))
+        self.merged.write({}, Meta(0, whole_cover(self.older.meta(), self.newer.meta())))
         self._is_whole = True
 
     def _laid_over(
@@ -88,8 +88,18 @@ def smallest_neighbours(generations: Sequence[Generation]) -> tuple[Generation, 
     return min(pairwise(generations), key=lambda pair: pair[0].used_bytes + pair[1].used_bytes)
 
 
+def whole_cover(older: Meta, newer: Meta) -> tuple[Covered, ...]:
+    """What two neighbours hold records of, also of topics that left in between."""
+    ended = {part.place for part in newer.covered}
+    left = [part for part in older.covered if part.place not in ended]  # safety: merged-topics-that-left
+    return tuple(sorted([*covered_by([older, newer]), *left], key=lambda part: part.place))
+
+
 def covered_by(metas: Sequence[Meta]) -> tuple[Covered, ...]:
-    """What consecutive generations cover together; a partition may have joined with any of them."""
+    """What consecutive generations cover together; a partition may have joined with any of them.
+
+    One that left with any of them is not covered any more.
+    """
     started: dict[tuple[str, int], int] = {}
     for meta in metas:
         for part in meta.covered:

@@ -10,7 +10,7 @@ then on the pin needs those files and nothing else: a slow one does not keep lat
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +26,7 @@ from thermocline.serving.hot.manifest import HotManifest, Seal, read_manifest
 from thermocline.serving.hot.merge import covered_by
 from thermocline.serving.hot.record import HotRow
 from thermocline.serving.hot.scan import merging_of, winners_of_bucket
+from thermocline.serving.hot.topics import counting_topics, of_topics
 from thermocline.serving.hot.view import open_generations
 from thermocline.serving.hot.winners import winners_of_prefix
 
@@ -39,18 +40,37 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS: Final = 0.01
 
 
-def hold(folder: Path, table: str, snapshot_id: int, seam: Seam, clock: Clock) -> Pin:
-    """Leases a snapshot and all hot records from its seam on, and asks for a seal."""
+def hold(
+    folder: Path,
+    table: str,
+    snapshot_id: int,
+    seam: Seam,
+    clock: Clock,
+    topics: Sequence[str] | None = None,
+) -> Pin:
+    """Leases a snapshot and all hot records from its seam on, and asks for a seal.
+
+    ``topics`` are the snapshot's; None: all that the tier is read from.
+    """
     asked_at = clock.monotonic()
     terms = Terms(os.getpid(), snapshot_id, seam.to_json(), asked_at)
-    return Pin(folder, table, ReaderLease(folder, terms), asked_at, clock)
+    return Pin(folder, table, ReaderLease(folder, terms), asked_at, clock, topics)
 
 
 class Pin:
     """A lease that has asked for a seal. To be opened, or released."""
 
-    def __init__(self, folder: Path, table: str, lease: ReaderLease, asked_at: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        table: str,
+        lease: ReaderLease,
+        asked_at: float,
+        clock: Clock,
+        topics: Sequence[str] | None,
+    ) -> None:
         """Use ``hold``."""
+        self._topics = topics
         self._folder = folder
         self._table = table
         self._lease = lease
@@ -94,7 +114,7 @@ class Pin:
         now = read_manifest(self._folder)
         if now is None or not set(listed) <= set(now.generations):  # safety: pin-named-then-looked
             return None
-        pinned = PinnedHot(manifest, generations, manifest.seal, self._lease)
+        pinned = PinnedHot(manifest, generations, manifest.seal, self._lease, self._topics)
         self._lease.need_only_generations()
         return pinned
 
@@ -103,21 +123,27 @@ class PinnedHot:
     """The hot tier as of a seal. For any threads; to be closed, which ends its lease."""
 
     def __init__(
-        self, manifest: HotManifest, generations: tuple[Generation, ...], seal: Seal, lease: ReaderLease
+        self,
+        manifest: HotManifest,
+        generations: tuple[Generation, ...],
+        seal: Seal,
+        lease: ReaderLease,
+        topics: Sequence[str] | None,
     ) -> None:
         """Use ``Pin.open``."""
-        self._topics = manifest.topics
+        self._topics = counting_topics(manifest.topics, topics)
         self._merging = merging_of(manifest.definition)
         self._generations = generations
         self._lease = lease
-        self._covered = seal.covered
+        self._covered = of_topics(seal.covered, topics)
+        self.topics = frozenset(part.topic for part in self._covered)
         self.source = manifest.source
         self.complete_from_ms = manifest.complete_from_ms
         self.definition_json = manifest.definition
-        self.end = Meta(0, seal.covered).end
+        self.end = Meta(0, self._covered).end
         # With no generation left it holds nothing, which is all there is from its end on.
         sealed = [generation.meta() for generation in generations]
-        self.start = Meta(0, covered_by([*sealed, Meta(0, seal.covered)])).start if sealed else self.end
+        self.start = Meta(0, covered_by([*sealed, Meta(0, self._covered)])).start if sealed else self.end
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
 """The stored form of a hot record: its key and value as bytes in LMDB.
 
-A stored key is the bucket (2 bytes) | the row's key | the topic's index (2) and the partition (4),
+A stored key is the bucket (2 bytes) | the row's key | the topic's number (2) and the partition (4),
 big-endian. So a bucket is one range, an entity one range within it, and a row's records in several
 partitions lie side by side. A stored value is the offset, the record's time, the partition time at it, flags,
 and the row's payload, which is empty for a tombstone and for nothing else. Before the payload of a record
@@ -28,6 +28,7 @@ from thermocline.rules.partition_time import NO_TIME
 if TYPE_CHECKING:
     from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.seam import Seam
 
 STORED_KEY_BYTES_MAX: Final = 511  # LMDB's limit, as compiled into its wheels; checked when a file is opened
 HASH_BYTES: Final = 32  # two keys with one hash would be one row: as unlikely as a collision of SHA-256
@@ -50,6 +51,11 @@ IS_ORDERED: Final = 4
 COUNT: Final = Struct(">H")
 NEVER: Final = -1
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+NO_TOPIC: Final = ""
+"""Where a topic's number has no topic: its records don't count."""
+NOTHING_COUNTS: Final = (1 << 63) - 1
+"""An offset beyond every record."""
 
 META_KEY: Final = b"\xff\xff"  # above every bucket, of which there are at most 4,096, and all else
 
@@ -82,17 +88,21 @@ class OrderedRecord(NamedTuple):
 
 
 def stored_records(
-    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, partition_times_ms: Sequence[int]
+    definition: LiveTable,
+    number: int,
+    chunk: RecordChunk,
+    decoded: Decoded,
+    partition_times_ms: Sequence[int],
 ) -> Iterator[tuple[bytes, bytes]]:
     """The stored key and value of each good record of a chunk, in its order; a row may come several times.
 
-    The partition times are those at all records of the chunk.
+    ``number`` is what the chunk's topic has in the tier. The partition times are those at all records.
     """
     table = key_table(definition, decoded, chunk.topic, chunk.partition, chunk.offsets)
     numbers = buckets(definition, table.column(definition.bucket_column.name)).tolist()
     keys = encode_table(definition, table).to_pylist()
     payloads = pack_rows(definition, decoded)
-    place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
+    place = PLACE.pack(number, chunk.partition)
     offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
     flags = [0] * len(payloads)
@@ -156,6 +166,12 @@ def long_key_and_payload(value: bytes) -> tuple[bytes, bytes]:
     start = HEADER.size + KEY_LENGTH.size
     end = start + KEY_LENGTH.unpack_from(value, HEADER.size)[0]
     return value[start:end], value[end:]
+
+
+def first_counting(topics: Sequence[str], number: int, partition: int, seam: Seam) -> int:
+    """The first offset that counts; ``topics`` are those that do, by their numbers."""
+    topic = topics[number]
+    return seam.get((topic, partition)) if topic else NOTHING_COUNTS  # safety: hot-topics-of-the-snapshot
 
 
 def range_start(bucket: int, prefix: bytes) -> bytes:

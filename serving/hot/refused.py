@@ -1,13 +1,14 @@
 """The refused records among the hot ones: where they are in the log, and why they were refused.
 
 Kafka acknowledged such a record, and it gives no row; this is how whoever wrote it can be told. Its stored
-key is a number that no bucket has | the topic's index | the partition | the offset, counted down, so that
+key is a number that no bucket has | the topic's number | the partition | the offset, counted down, so that
 the newest come first. Refused records are written with the positions behind them, and go with their
 generation. A generation keeps so many; beyond these, it says only where in the log they begin and end.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -76,6 +77,16 @@ class RefusedRecords(NamedTuple):
     listed: Sequence[Refused] = ()
     unlisted: Sequence[Unlisted] = ()
 
+    def cut(self, count_max: int) -> RefusedRecords:
+        """The same with at most so many listed: of each partition about as many, its newest."""
+        taken = Counter[tuple[str, int]]()
+        turns = []
+        for number, one in enumerate(self.listed):
+            turns.append((taken[one.topic, one.partition], number))
+            taken[one.topic, one.partition] += 1
+        kept = sorted(number for _, number in sorted(turns)[:count_max])  # safety: refused-of-each-partition
+        return self._replace(listed=[self.listed[number] for number in kept])
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -109,11 +120,34 @@ class _Stored(msgspec.Struct, array_like=True):
     timestamp_ms: int | None = None
 
 
+@dataclass(slots=True)
+class KeptInOne:
+    """The refused records of a generation as it is written: how many it keeps, and where the rest are."""
+
+    count: int = 0
+    unlisted: dict[tuple[str, int], Unlisted] = field(default_factory=dict)
+
+    def stored(
+        self, definition: LiveTable, number: int, chunk: RecordChunk, decoded: Decoded
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """What is to be stored of a chunk, whose topic has this number."""
+        room = KEPT_MAX - self.count
+        yield from stored_refused(definition, number, chunk, decoded, room)
+        self.count += min(room, len(decoded.bad))
+        if beyond := decoded.bad[room:]:
+            place = (chunk.topic, chunk.partition)
+            first, last = (chunk.offsets[bad.index] for bad in (beyond[0], beyond[-1]))
+            known = self.unlisted.get(place)
+            first = first if known is None else known.offset_first
+            self.unlisted[place] = Unlisted(*place, first, last)
+            yield stored_unlisted(number, self.unlisted[place])  # safety: refused-unlisted
+
+
 def stored_refused(
-    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, room: int
+    definition: LiveTable, number: int, chunk: RecordChunk, decoded: Decoded, room: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of the first ``room`` refused records of a chunk."""
-    start = REFUSED + PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
+    """The stored key and value of the first ``room`` refused records of a chunk, by its topic's number."""
+    start = REFUSED + PLACE.pack(number, chunk.partition)
     for bad in decoded.bad[:room]:
         key = b"" if bad.key is None else encode_one(definition, bad.key)
         stored = _Stored(
@@ -125,9 +159,9 @@ def stored_refused(
         yield start + _counted_down(chunk.offsets[bad.index]), _encode(stored)
 
 
-def stored_unlisted(definition: LiveTable, unlisted: Unlisted) -> tuple[bytes, bytes]:
+def stored_unlisted(number: int, unlisted: Unlisted) -> tuple[bytes, bytes]:
     """The stored key and value of a range; one with the same beginning takes its place."""
-    place = PLACE.pack(definition.topics.index(unlisted.topic), unlisted.partition)
+    place = PLACE.pack(number, unlisted.partition)
     return _UNLISTED + place + _OFFSET.pack(unlisted.offset_first), _OFFSET.pack(unlisted.offset_last)
 
 

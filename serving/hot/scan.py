@@ -38,11 +38,13 @@ from thermocline.serving.hot.record import (
     HEADER,
     KEY_LENGTH,
     KEY_START,
+    NOTHING_COUNTS,
     PARTITION_START,
     PARTITION_TIME_START,
     PLACE,
     PLACE_START,
     TIME_START,
+    first_counting,
     long_key_and_payload,
 )
 from thermocline.serving.hot.winners import cursors_of, newest_values
@@ -144,7 +146,7 @@ def _ordered(
         for stored_key, value in block:
             topic, partition = PLACE.unpack(stored_key[PLACE_START:])
             offset, _, _, flags = HEADER.unpack_from(value)
-            first = seam.get((topics[topic], partition))
+            first = first_counting(topics, topic, partition, seam)
             if offset < first:
                 continue
             key = stored_key[KEY_START:PLACE_START]
@@ -183,9 +185,8 @@ def _laid_together(
     """The stored keys, values and absent columns of records, each in all generations as one."""
     found = iter(newest.items())
     while block := list(islice(found, BLOCK_RECORDS)):
-        firsts = [
-            seam.get((topics[topic], p)) for topic, p in (PLACE.unpack(k[PLACE_START:]) for k, _ in block)
-        ]
+        places = [PLACE.unpack(key[PLACE_START:]) for key, _ in block]
+        firsts = [first_counting(topics, number, partition, seam) for number, partition in places]
         whole = [resolved(*one, first, newest_first) for one, first in zip(block, firsts, strict=True)]
         for part in _parts([value for value, _ in whole]):
             yield (
@@ -286,10 +287,13 @@ def _keys_and_places(stored: pa.Array) -> tuple[pa.Array, Positions, Positions]:
 
 
 def _first_offsets(topics: Sequence[str], seam: Seam) -> Positions:
-    """By topic's index and partition, the first offset that counts; 0 in the last column, for all others."""
+    """By topic's number and partition, the first offset that counts; 0 in the last column, for all others."""
     partitions = 1 + max((partition for _, partition, _ in seam.items()), default=-1)
+    numbers = {topic: number for number, topic in enumerate(topics) if topic}
     firsts = np.zeros((len(topics), partitions + 1), np.int64)
     for topic, partition, first in seam.items():
-        if topic in topics:
-            firsts[topics.index(topic), partition] = first
+        if topic in numbers:
+            firsts[numbers[topic], partition] = first
+    # safety: hot-scan-topics-of-the-snapshot
+    firsts[[number for number, topic in enumerate(topics) if not topic]] = NOTHING_COUNTS
     return firsts

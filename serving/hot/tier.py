@@ -7,6 +7,8 @@ the manifest replaces the old one. A reader that finds the new version in the me
 manifest answers as of then, which is right, and asks again at the next view; if the tailer dies between
 the two, the next one publishes.
 
+Where topics come or leave, the rest of the tier goes on (``topics``).
+
 A seal ends the active generation and begins an empty one. Pins wait for seals: a moment where there are few
 generations or nothing new, else up to a second, for one that they share. Generations also end when they are
 large or old, so that a commit soon frees what it contains; neighbours are merged, a little at a time, while
@@ -15,7 +17,7 @@ more than eight would meet a lookup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
@@ -28,6 +30,7 @@ from thermocline.rules.identity import NEVER_MS
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import disk
+from thermocline.serving.hot.compatibility import cannot_go_on
 from thermocline.serving.hot.generation import (
     LOCK_SUFFIX,
     Covered,
@@ -46,16 +49,20 @@ from thermocline.serving.hot.manifest import (
 )
 from thermocline.serving.hot.merge import Merge, covered_by, laid_over_by, smallest_neighbours
 from thermocline.serving.hot.record import stored_records
-from thermocline.serving.hot.refused import KEPT_MAX, Unlisted, stored_refused, stored_unlisted
+from thermocline.serving.hot.refused import KeptInOne
 from thermocline.serving.hot.tier_folder import (
     GENERATION_SUFFIX,
+    Below,
     locked,
     new_path,
     no_manifest,
     nothing_from,
+    opened,
     partition_times_of,
     tell_readers_to_move,
 )
+from thermocline.serving.hot.topics import numbered
+from thermocline.serving.store.fed_by import fed_by
 
 if TYPE_CHECKING:
     from thermocline.kafka.facts import RecordChunk
@@ -105,18 +112,19 @@ class HotTier:
         """Use ``open``."""
         self.folder = folder
         self._definition = definition
+        self._source = source
         self._clock = clock
         self._lock = lock
         self._leases = Leases(folder, clock)
         self._manifest = no_manifest(definition, source)
+        self._left: frozenset[str] = frozenset()  # topics that are covered and that the table does not have
         self._generations: list[Generation] = []
         self._meta = Meta(0, ())
         self._active_since = clock.monotonic()
         self._upkeep_at = clock.monotonic()
         self._merge: Merge | None = None
         self._unlisted_bytes = 0
-        self._refused = 0  # kept in the active generation, since it was begun or taken over
-        self._unlisted: dict[tuple[str, int], Unlisted] = {}  # those that it does not keep, since then
+        self._refused = KeptInOne()  # in the active generation, since it was begun or taken over
 
     @classmethod
     def open(
@@ -132,12 +140,12 @@ class HotTier:
     ) -> Self:
         """Goes on with what the folder holds, or begins an empty tier at ``start``.
 
-        It begins again when the folder holds nothing, or records of another boot, source or definition, or
-        begins beyond ``start`` (the table went back to an older snapshot), or can't be read, or must not
-        continue, or may lack tombstones written at ``tombstones_from_ms`` or later. Partitions that only
-        ``start`` has are taken up from there. ``source`` names the log that the records come from; a tier
-        that nobody continues needs none. ``partition_times`` are those at ``start``. Of what follows it,
-        compaction must not have dropped tombstones from ``tombstones_from_ms`` on; `NEVER_MS`: any may be
+        It begins again when the folder holds nothing, or records of another boot, source or definition, its
+        topics apart, or begins beyond ``start`` (the table went back to an older snapshot), or can't be read,
+        or must not continue, or may lack tombstones written at ``tombstones_from_ms`` or later. Partitions
+        that only ``start`` has are taken up from there. ``source`` names the log that the records come from;
+        a tier that nobody continues needs none. ``partition_times`` are those at ``start``. Of what follows
+        it, compaction must not have dropped tombstones from ``tombstones_from_ms`` on; `NEVER_MS`: any may be
         gone, as there are no rows below.
 
         Raises:
@@ -152,7 +160,8 @@ class HotTier:
             times = partition_times or PartitionTimes()
             on_error.callback(tier.close)
             before = read_manifest(folder)
-            if not (before and may_continue and tier._continue(before, start, times, tombstones_from_ms)):
+            below = Below(definition, start, source, tombstones_from_ms)
+            if not (before and may_continue and tier._continue(before, below, times)):
                 tier._begin(before, start, times, tombstones_from_ms)
             tier._sweep()
             on_error.pop_all()
@@ -161,13 +170,21 @@ class HotTier:
     @property
     def start(self) -> Seam:
         """The first offset held, by partition."""
-        metas = [*(generation.meta() for generation in self._generations[:-1]), self._meta]
-        return Meta(0, covered_by(metas)).start
+        return Meta(0, covered_by(self.metas())).start.without(self._left)
 
     @property
     def end(self) -> Seam:
         """The next offset to append, by partition."""
-        return self._meta.end
+        return self._meta.end.without(self._left) if self._left else self._meta.end
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those of which it may hold records, also where they left the table."""
+        return frozenset(part.topic for meta in self.metas() for part in meta.covered)
+
+    def metas(self) -> list[Meta]:
+        """What each generation says of itself, oldest first."""
+        return [*(generation.meta() for generation in self._generations[:-1]), self._meta]
 
     @property
     def source(self) -> str:
@@ -196,7 +213,7 @@ class HotTier:
 
     def age_seconds(self, now: float) -> float:
         """Seconds since each partition was last known to be read up to its end, the worst; or infinity."""
-        return age_seconds(self._meta.covered, now)
+        return age_seconds(tuple(one for one in self._meta.covered if one.topic not in self._left), now)
 
     @property
     def generations(self) -> int:
@@ -229,10 +246,13 @@ class HotTier:
         for chunk, decoded in batch:
             self._check_order(chunk, positions)
             partition_times_ms = running.take((chunk.topic, chunk.partition), chunk.timestamps_ms).tolist()
+            number = self._manifest.topics.index(chunk.topic)
             if decoded.good:
-                self._take(stored_records(self._definition, chunk, decoded, partition_times_ms), records)
+                stored = stored_records(self._definition, number, chunk, decoded, partition_times_ms)
+                self._take(stored, records)
             if decoded.bad:
-                records.update(self._kept_refused(chunk, decoded))  # safety: refused-kept
+                refused = self._refused.stored(self._definition, number, chunk, decoded)
+                records.update(refused)  # safety: refused-kept
         covered = tuple(
             replace(
                 part,
@@ -245,18 +265,6 @@ class HotTier:
         if records or covered != self._meta.covered:
             self._write(records, covered)
 
-    def _kept_refused(self, chunk: RecordChunk, decoded: Decoded) -> Iterator[tuple[bytes, bytes]]:
-        room = KEPT_MAX - self._refused
-        yield from stored_refused(self._definition, chunk, decoded, room)
-        self._refused += min(room, len(decoded.bad))
-        if beyond := decoded.bad[room:]:
-            place = (chunk.topic, chunk.partition)
-            first, last = (chunk.offsets[bad.index] for bad in (beyond[0], beyond[-1]))
-            known = self._unlisted.get(place)
-            first = first if known is None else known.offset_first
-            self._unlisted[place] = Unlisted(*place, first, last)
-            yield stored_unlisted(self._definition, self._unlisted[place])  # safety: refused-unlisted
-
     def extend(self, new_places: Seam, partition_times: PartitionTimes | None = None) -> None:
         """Takes up partitions that the topic did not have before, from the given offsets on.
 
@@ -268,11 +276,36 @@ class HotTier:
         assert not held.keys() & added.keys(), "a partition is taken up once"
         self._write({}, tuple(part for _, part in sorted((held | added).items())))
 
+    def follow(self, definition: LiveTable, source: str) -> None:
+        """Goes on under another snapshot, of a definition that differs in its topics alone.
+
+        Topics that came have a number now, and are to be taken up; those that left are let go of later.
+        """
+        self._definition, self._source = definition, source
+        covered = frozenset(part.topic for part in self._meta.covered)
+        self._left = covered.difference(definition.topics)
+        with_left = fed_by(source).with_left(fed_by(self._manifest.source), self._left).to_text()
+        followed = replace(
+            self._manifest,
+            source=with_left if self._left else source,
+            definition=definition.to_json(),
+            definition_version=definition.version,
+            topics=numbered(self._manifest.topics, self.topics, definition.topics),
+        )
+        self._publish(self._generations, followed.seal, followed)
+
+    def _let_go(self) -> None:
+        """Covers no topic any more that left; its records go with their generations."""
+        seal = self._seal_now()
+        kept = tuple(one for one in seal.covered if one.topic not in self._left)
+        self._roll(seal, MAP_BYTES, kept, replace(self._manifest, source=self._source))
+        self._left = frozenset()
+
     def seal(self) -> None:
         """Gives pins all that is held now, as something that never changes."""
         seal = self._seal_now()
         if self._generations[-1].records or len(self._generations) == 1:
-            self._roll(seal, MAP_BYTES)
+            self._roll(seal, MAP_BYTES, seal.covered)
         else:  # no record came since the last seal, so what is sealed is all there is up to these positions
             self._publish(self._generations, seal)
 
@@ -281,9 +314,9 @@ class HotTier:
 
         Nobody may need them any more; ``tend`` finds out who does.
         """
-        count = 0
+        count, counting = 0, {*self._definition.topics, *up_to.topics}  # nobody reads others, which left
         for generation in self._generations[:-1]:
-            if not up_to.at_least(generation.meta().end):  # safety: hot-evict-whole
+            if not up_to.at_least(generation.meta().end.only(counting)):  # safety: hot-evict-whole
                 break
             count += 1
         if count:
@@ -326,6 +359,8 @@ class HotTier:
             self._upkeep_at = now
             self._leases.look()
             if newest is not None:
+                if self._left and not self._left & self._leases.topics():  # safety: hot-left-while-leased
+                    self._let_go()
                 self.evict(self._leases.needed(newest))  # safety: hot-evict-unneeded
             self._generations[-1].free_dead_readers()
             self._sweep()
@@ -341,39 +376,22 @@ class HotTier:
         finally:
             self._lock.close()
 
-    def _continue(
-        self, before: HotManifest, start: Seam, times: PartitionTimes, tombstones_from_ms: int
-    ) -> bool:
+    def _continue(self, before: HotManifest, below: Below, times: PartitionTimes) -> bool:
         """Takes over the generations of an earlier tier, if they can be used."""
-        if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):
+        wanted, generations = self._manifest, opened(self.folder, before)
+        if not generations:
             return False
-        if before.complete_from_ms > tombstones_from_ms:  # safety: hot-complete-continued
+        self._generations, self._manifest, self._meta = generations, before, generations[-1].meta()
+        if cannot_go_on(below, self) is not None:  # safety: hot-continued
+            self._generations, self._manifest = [], wanted
             return False
-        generations, metas = self._opened(before)
-        if not metas or not start.at_least(Meta(0, covered_by(metas)).start):
-            return False
-        self._generations = generations
-        self._meta = metas[-1]
-        self._manifest = before
-        self._publish(generations, before.seal)
-        new = {part.place: part.start for part in nothing_from(start, times) if part.place not in self.end}
+        self.follow(below.definition, below.source)
+        new = {
+            part.place: part.start for part in nothing_from(below.seam, times) if part.place not in self.end
+        }
         if new:
             self.extend(Seam(new), times)
         return True
-
-    def _opened(self, manifest: HotManifest) -> tuple[list[Generation], list[Meta]]:
-        """The generations that it lists, and what they say of themselves; none if one can't be used."""
-        if not all((self.folder / listed.name).exists() for listed in manifest.generations):
-            return [], []  # a writer that opens it would create it, empty
-        try:
-            failpoint("hot.open")
-            generations = [
-                Generation(self.folder / listed.name, listed.map_bytes, is_writer=True)
-                for listed in manifest.generations
-            ]
-            return generations, [generation.meta() for generation in generations]
-        except lmdb.Error:
-            return [], []
 
     def _begin(
         self, before: HotManifest | None, start: Seam, times: PartitionTimes, tombstones_from_ms: int
@@ -417,41 +435,45 @@ class HotTier:
         active = self._generations[-1]
         needed = active.bytes_needed(records)
         if needed > active.free_bytes:
-            self._roll(self._seal_now(), max(MAP_BYTES, 2 * needed))
+            self._roll(self._seal_now(), max(MAP_BYTES, 2 * needed), self._meta.covered)
             starts = self._meta.start
             covered = tuple(replace(part, start=starts[part.place]) for part in covered)
         meta = Meta(self._meta.manifest, covered)
         self._generations[-1].write(records, meta, self._meta.end)
         self._meta = meta  # not before: ``end`` says from where on the log is still to be read
         if self._generations[-1].used_bytes >= GENERATION_BYTES_MAX:
-            self._roll(self._seal_now(), MAP_BYTES)
+            self._roll(self._seal_now(), MAP_BYTES, self._meta.covered)
 
     def _seal_now(self) -> Seal:
         return Seal(self._clock.monotonic(), self._meta.covered)
 
-    def _roll(self, seal: Seal, map_bytes: int) -> None:
-        """Begins a generation where the active one ends, which is sealed thereby."""
+    def _roll(
+        self, seal: Seal, map_bytes: int, covered: tuple[Covered, ...], changed: HotManifest | None = None
+    ) -> None:
+        """Begins a generation where the active one ends, which is sealed thereby; it goes on with these."""
         # safety: hot-generation-start
-        empty = tuple(replace(part, start=part.end) for part in self._meta.covered)
+        empty = tuple(replace(part, start=part.end) for part in covered)
         generation = self._created(Meta(self._meta.manifest, empty), map_bytes)
         failpoint("hot.roll")
-        self._publish([*self._generations, generation], seal)
+        self._publish([*self._generations, generation], seal, changed)
         self._meta = Meta(self._meta.manifest, empty)
         self._active_since = self._clock.monotonic()
-        self._refused, self._unlisted = 0, {}
+        self._refused = KeptInOne()
 
     def _created(self, meta: Meta, map_bytes: int) -> Generation:
         generation = Generation(new_path(self.folder), map_bytes, is_writer=True)
         generation.write({}, meta)
         return generation
 
-    def _publish(self, generations: list[Generation], seal: Seal | None) -> None:
+    def _publish(
+        self, generations: list[Generation], seal: Seal | None, changed: HotManifest | None = None
+    ) -> None:
         version = self._manifest.version + 1
         meta = Meta(version, self._meta.covered)
         self._generations[-1].write({}, meta)
         self._meta = meta
         listed = tuple(Listed(generation.name, generation.map_bytes) for generation in generations)
-        manifest = replace(self._manifest, version=version, generations=listed, seal=seal)
+        manifest = replace(changed or self._manifest, version=version, generations=listed, seal=seal)
         with failstep("hot.publish"):
             publish_manifest(self.folder, manifest)
         self._manifest = manifest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 from uuid import uuid4
@@ -11,6 +12,7 @@ from uuid import uuid4
 import lmdb
 
 from thermocline.errors import NotReady
+from thermocline.failpoints import failpoint
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import disk
@@ -27,6 +29,21 @@ from thermocline.serving.hot.manifest import (
 
 if TYPE_CHECKING:
     from thermocline.rules.definition import LiveTable
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """What a tier is opened under, as `cannot_go_on` asks for it."""
+
+    definition: LiveTable
+    seam: Seam
+    source: str
+    tombstones_from_ms: int
+
+    @property
+    def definition_json(self) -> str:
+        """The definition as it is compared."""
+        return self.definition.to_json()
 
 
 GENERATION_SUFFIX: Final = ".mdb"
@@ -83,3 +100,20 @@ def tell_readers_to_move(folder: Path, before: HotManifest) -> None:
         listed = before.generations[-1]
         active = Generation(folder / listed.name, listed.map_bytes, is_writer=True)
         active.write({}, Meta(before.version + 1, active.meta().covered))
+
+
+def opened(folder: Path, manifest: HotManifest) -> list[Generation]:
+    """The generations that it lists, to go on with; none if one can't be used."""
+    if not all((folder / listed.name).exists() for listed in manifest.generations):
+        return []  # a writer that opens it would create it, empty
+    try:
+        failpoint("hot.open")
+        generations = [
+            Generation(folder / listed.name, listed.map_bytes, is_writer=True)
+            for listed in manifest.generations
+        ]
+        for generation in generations:
+            generation.meta()
+    except lmdb.Error:
+        return []
+    return generations

@@ -31,6 +31,7 @@ from thermocline.serving.hot.merge import covered_by
 from thermocline.serving.hot.record import META_KEY, HotRow
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords, refused_among
 from thermocline.serving.hot.scan import merging_of, winners_of_bucket
+from thermocline.serving.hot.topics import counting_topics, of_topics
 from thermocline.serving.hot.winners import is_in_several_partitions, winners_of_prefix
 
 if TYPE_CHECKING:
@@ -57,17 +58,24 @@ class OpenGenerations:
 class Extent:
     """From where to where a view reaches; ``raw`` is the active generation's meta that says so.
 
+    ``topics`` are those of the snapshot that it is for, ``counting`` the same by their numbers.
     ``manifest_version`` is of the manifest that this meta names: it is known, or about to be published.
     ``ends`` are those of the sealed generations, oldest first.
     """
 
     opened: OpenGenerations
+    topics: Sequence[str] | None
+    counting: Sequence[str]
     raw: bytes
     manifest_version: int
     start: Seam
     end: Seam
     ends: tuple[Seam, ...]
     reached_end_at: float
+
+    def is_of(self, opened: OpenGenerations, raw: bytes, topics: Sequence[str] | None) -> bool:
+        """Whether it says what one made of these would say."""
+        return self.opened is opened and self.topics is topics and self.raw == raw
 
 
 class HotReader:
@@ -110,24 +118,28 @@ class HotReader:
                 self._reopened(self._opened)
                 self._stamp = stamp
 
-    def view(self) -> HotView:
-        """The tier as it is when the view is entered; to be left soon, since it keeps pages in use."""
-        return HotView(self)
+    def view(self, topics: Sequence[str] | None = None) -> HotView:
+        """The tier as it is when the view is entered; to be left soon, since it keeps pages in use.
+
+        ``topics`` are those of the snapshot that it is to be laid over, the same object each time; no other
+        topic's records are in the view. None: those of all that the tier is read from.
+        """
+        return HotView(self, topics)
 
     def close(self) -> None:
         """Lets go of the files; no view can be entered any more."""
         self._extent = None
         self._opened = replace(self._opened, generations=())
 
-    def begin(self) -> tuple[Extent, list[lmdb.Transaction[bytes]]]:
+    def begin(self, topics: Sequence[str] | None) -> tuple[Extent, list[lmdb.Transaction[bytes]]]:
         """A transaction in each generation, newest first, and where they reach. For ``HotView``."""
         while True:
             opened = self._opened
             transaction = opened.generations[-1].read()
             raw = transaction.get(META_KEY, b"")
             extent = self._extent
-            if extent is None or extent.raw != raw or extent.opened is not opened:
-                extent = self._extent = _extent(opened, raw)
+            if extent is None or not extent.is_of(opened, raw, topics):
+                extent = self._extent = _extent(opened, raw, topics)
             if extent.manifest_version > opened.manifest.version and self._reopened(opened):
                 transaction.abort()
                 continue
@@ -151,15 +163,16 @@ class HotReader:
 class HotView:
     """The hot tier at one moment; to be used in a ``with`` statement, by one thread."""
 
-    __slots__ = ("_arrived", "_extent", "_reader", "_transactions")
+    __slots__ = ("_arrived", "_extent", "_reader", "_topics", "_transactions")
 
-    def __init__(self, reader: HotReader) -> None:
+    def __init__(self, reader: HotReader, topics: Sequence[str] | None) -> None:
         """Use ``HotReader.view``."""
         self._reader = reader
+        self._topics = topics
         self._arrived: tuple[Seam, Arrived | None] | None = None
 
     def __enter__(self) -> Self:
-        self._extent, self._transactions = self._reader.begin()
+        self._extent, self._transactions = self._reader.begin(self._topics)
         return self
 
     def __exit__(
@@ -177,6 +190,11 @@ class HotView:
     def end(self) -> Seam:
         """The next offset that is not held, by partition. The same object as long as it is the same."""
         return self._extent.end
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those that are read."""
+        return frozenset(self._extent.end.topics)
 
     @property
     def tier(self) -> int:
@@ -210,8 +228,7 @@ class HotView:
 
         None is a tombstone. The seam must not lie before ``start``.
         """
-        topics = self._extent.opened.manifest.topics
-        return winners_of_prefix(self._transactions, topics, bucket, prefix, seam)
+        return winners_of_prefix(self._transactions, self._extent.counting, bucket, prefix, seam)
 
     def scan(self, bucket: int, seam: Seam) -> pa.Table:
         """All of a bucket's winners at or beyond the seam, a table of ``scan.SCHEMA`` in no order.
@@ -219,19 +236,19 @@ class HotView:
         With partial updates of ``scan.PARTIAL_SCHEMA``, where columns order the records of
         ``scan.ORDERED_SCHEMA``. The seam must not lie before ``start``.
         """
-        manifest = self._extent.opened.manifest
-        merging = merging_of(manifest.definition)
+        counting = self._extent.counting
+        merging = merging_of(self.definition_json)
         reaching = self._reaching(seam)
         if self._arrived is None or self._arrived[0] is not seam:
-            self._arrived = seam, arrived_by_bucket(reaching, seam)
+            self._arrived = seam, arrived_by_bucket(reaching, frozenset(counting), seam)
         arrived = self._arrived[1]
         keys = None if arrived is None else arrived.get(bucket, ())
-        return winners_of_bucket(reaching, manifest.topics, bucket, seam, merging, keys)
+        return winners_of_bucket(reaching, counting, bucket, seam, merging, keys)
 
     def is_in_several_partitions(self, bucket: int, keys: Sequence[bytes], seam: Seam) -> bool:
         """Whether one of the rows has records at or beyond the seam in several partitions."""
-        topics = self._extent.opened.manifest.topics
-        return is_in_several_partitions(self._reaching(seam), topics, bucket, keys, seam)
+        counting = self._extent.counting
+        return is_in_several_partitions(self._reaching(seam), counting, bucket, keys, seam)
 
     def _reaching(self, seam: Seam) -> Sequence[lmdb.Transaction[bytes]]:
         """Those of the generations that reach beyond the seam, newest first."""
@@ -249,8 +266,8 @@ class HotView:
         At most ``count_max_each`` of each. Those before the seam of the newest snapshot may be gone. The
         definition, of any version, says how keys are read.
         """
-        topics = self._extent.opened.manifest.topics
-        return refused_among(self._transactions, topics, definition, first, end, asked, count_max_each)
+        counting = self._extent.counting
+        return refused_among(self._transactions, counting, definition, first, end, asked, count_max_each)
 
 
 def open_manifest(folder: Path, table: str, known: Mapping[str, Generation]) -> OpenGenerations:
@@ -281,9 +298,12 @@ def open_generations(
     )
 
 
-def _extent(opened: OpenGenerations, raw: bytes) -> Extent:
+def _extent(opened: OpenGenerations, raw: bytes, topics: Sequence[str] | None) -> Extent:
     active = decode_meta(raw)
     sealed = [generation.meta() for generation in opened.generations[:-1]]
-    covered = covered_by([*sealed, active])
-    start, ends = Meta(0, covered).start, tuple(meta.end for meta in sealed)
-    return Extent(opened, raw, active.manifest, start, active.end, ends, reached_end_at(covered))
+    counting = counting_topics(opened.manifest.topics, topics)
+    covered = of_topics(covered_by([*sealed, active]), topics)  # safety: view-topics-of-the-snapshot
+    whole, own = Meta(0, covered), frozenset(counting)
+    ends = tuple(meta.end.only(own) for meta in sealed)
+    at = reached_end_at(covered)
+    return Extent(opened, topics, counting, raw, active.manifest, whole.start, whole.end, ends, at)

@@ -25,6 +25,7 @@ from thermocline.serving.hot.record import (
     PLACE,
     PLACE_START,
     HotRow,
+    first_counting,
     long_key_and_payload,
     range_start,
 )
@@ -142,8 +143,8 @@ def _ordered_row(
 
 def _place(packed: bytes, topics: Sequence[str], seam: Seam) -> tuple[str, int, int]:
     """The topic, the partition, and the first offset that counts."""
-    index, partition = PLACE.unpack(packed)
-    return topics[index], partition, seam.get((topics[index], partition))
+    number, partition = PLACE.unpack(packed)
+    return topics[number], partition, first_counting(topics, number, partition, seam)
 
 
 def _order(row: HotRow) -> tuple[bytes, int, str, int]:

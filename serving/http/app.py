@@ -97,7 +97,7 @@ from thermocline.serving.http.requests import (
 from thermocline.serving.http.site.lookup import lookups
 from thermocline.serving.http.site.routes import assets, pages
 from thermocline.serving.http.site.session import Session
-from thermocline.serving.http.statuses import operates_all, server_status
+from thermocline.serving.http.statuses import not_operated, operates_all, server_status, shared_status
 from thermocline.serving.http.worker import Worker
 from thermocline.serving.read.answer import answer_json, batch_json, refused_json
 from thermocline.serving.read.caller import ANY_TABLE, Action, Caller
@@ -269,7 +269,10 @@ async def extract(
     responses=problems(*OF_A_TABLE, BadParameter, NotReady),
 )
 async def refused(caller: Asking, table: AdminTable, query: Annotated[RefusedQuery, Query()]) -> Response:
-    """Lists the newest records of each partition first. Once they are committed, they are in quarantine."""
+    """Lists the newest records of each partition, and of each about as many if they are more than the limit.
+
+    Once they are committed, they are in quarantine.
+    """
     caller.check_sees_all(table.name, "list refused records of it")
     look = table.reader.look(())
     found = table.reader.refused_since(look.read_point, query.limit)
@@ -346,9 +349,13 @@ async def status(
 ) -> Response:
     """Returns what `thermocline status` and the pages show about a server.
 
-    Tables that the caller doesn't operate are not there.
+    Of tables that the caller doesn't operate, only the names are there, of those that they know otherwise.
     """
-    document = await server_status(worker, caller, table)
+    if table is not None:
+        return Response(await shared_status(worker, caller, table), media_type=JSON)
+    document = await server_status(worker, caller)
+    if others := not_operated(worker, caller):
+        document = document.model_copy(update={"not_operated": others})
     return Response(document.model_dump_json(exclude_unset=True), media_type=JSON)
 
 

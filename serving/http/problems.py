@@ -45,7 +45,7 @@ from thermocline.serving.http.open_connections import UNCONFIGURED, Bounds, Open
 from thermocline.serving.http.pages import guarded
 from thermocline.serving.http.requests import BODY_BYTES_MAX, header_of, headers_of
 from thermocline.serving.http.site.session import Session, is_open, is_page
-from thermocline.serving.http.site.sign_in import CREDENTIALS, sign_in_page
+from thermocline.serving.http.site.sign_in import CREDENTIALS, SIGNED_IN, sign_in_page
 from thermocline.serving.read.caller import Action, Caller, Credentials
 from thermocline.serving.read.encode import PROBLEM_TYPE
 from thermocline.serving.store.measures import Tally
@@ -299,6 +299,7 @@ class Requests:
         if said is None and self._session is not None and not peer.certificates:
             cookies = header_of(scope, "Cookie")
             said = self._session.authorization(scope["method"], scope["path"], cookies)
+            scope[SIGNED_IN] = said is not None
         return self.connections.credentials(peer, said, forwarded)
 
     def known(

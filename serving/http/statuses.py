@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import UnknownTable
 from thermocline.serving.read.caller import Action
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from thermocline.serving.read.tables import ServedTable
     from thermocline.serving.status.document import ServerStatus
 
-__all__ = ["operated", "operates_all", "server_status"]
+__all__ = ["not_operated", "operated", "operates_all", "server_status", "shared_status"]
+
+SHARED_SECONDS: Final = 1.0
+"""How old a table's status may be, which says when it was made: programs ask more closely than people."""
 
 
 def operated(worker: Worker, caller: Caller) -> list[ServedTable]:
@@ -24,9 +27,29 @@ def operated(worker: Worker, caller: Caller) -> list[ServedTable]:
     ]  # safety: status-granted
 
 
+def not_operated(worker: Worker, caller: Caller) -> tuple[str, ...]:
+    """The tables that a caller knows otherwise."""
+    known = worker.tables.known_to(caller)
+    return tuple(table.name for table in known if not caller.may(Action.ADMIN, table.name))
+
+
 def operates_all(worker: Worker, caller: Caller) -> bool:
     """Whether those are all that there are."""
     return all(caller.may(Action.ADMIN, table.name) for table in worker.tables)
+
+
+async def shared_status(worker: Worker, caller: Caller, name: str) -> str:
+    """Of one table, as JSON, made once for all who see the same of it. Raises as `server_status`."""
+    known = tuple(table.name for table in operated(worker, caller))
+    if name not in known:  # nothing is shared for names that somebody makes up
+        raise UnknownTable(table=name, known=known)
+
+    async def make() -> str:
+        return (await server_status(worker, caller, name)).model_dump_json(exclude_unset=True)
+
+    # safety: statuses-shared-by-grants
+    key = "status", name, operates_all(worker, caller), caller.reads_all(name)
+    return await worker.pages.get(key, SHARED_SECONDS, make)
 
 
 async def server_status(worker: Worker, caller: Caller, name: str | None = None) -> ServerStatus:

@@ -70,13 +70,15 @@ ROWS_BYTES_AT_ONCE: Final = 32_768
 # Entities whose rows are waited for, a batch's all at once: a second's work where nothing is in memory. More
 # would only wait longer than their callers do.
 COLD_WAITING_MAX: Final = 1_000
+# Of these, an explained lookup takes as many: where each row is takes four times as long to read as the rows.
+EXPLAINED_ENTITIES: Final = 5
 
 
 @dataclass(slots=True)
 class _Place:
     """This machine, or a bucket of a store: one that does not answer holds up no tables in others.
 
-    ``waiting`` counts the entities whose rows are waited for.
+    ``waiting`` counts the entities whose rows are waited for, an explained one as `EXPLAINED_ENTITIES`.
     """
 
     reads: ReadingThreads
@@ -205,7 +207,7 @@ class Worker:
                 with storage_named(reader.name):
                     return [reader.cold_rows(look.cold, entity) for entity in entities]
 
-            cold = await self._read(reader.name, look, read)
+            cold = await self._read(reader.name, look, len(entities), read)
         reader.count(entities)
         return look, reader.overlay(look, cold)
 
@@ -215,20 +217,25 @@ class Worker:
         sight = self.sights.of(caller, reader.cold.index.definition)
         begun = looked(reader, entity, sight, clock)
         sight = self.sights.of(caller, begun.look.cold.index.definition)  # it may have just been altered
-        found = await self._read(reader.name, begun.look, partial(explain, reader, begun, sight, clock))
+        read = partial(explain, reader, begun, sight, clock)
+        weight = EXPLAINED_ENTITIES * len(begun.look.entities)  # safety: explained-weight
+        found = await self._read(reader.name, begun.look, weight, read)
         reader.count(begun.look.entities)
         return found
 
-    async def _read(self, table: str, look: Look, read: Callable[[], T]) -> T:
-        """What comes of reading files for what was looked for, by threads. Raises `ServerBusy`."""
+    async def _read(self, table: str, look: Look, weight: int, read: Callable[[], T]) -> T:
+        """What comes of reading files for what was looked for, by threads. Raises `ServerBusy`.
+
+        ``weight``: for how many entities it counts while it waits.
+        """
         place = self._place_of(look.cold.index.location, table)
         if place.waiting >= COLD_WAITING_MAX:  # safety: lookups-bounded
             raise ServerBusy.of_lookups(table, COLD_WAITING_MAX)
-        place.waiting += len(look.entities)
+        place.waiting += weight
         try:
             return await place.reads.run(read)
         finally:
-            place.waiting -= len(look.entities)
+            place.waiting -= weight
 
     def _place_of(self, location: str | None, table: str) -> _Place:
         """Where a table is; one of which that is not known yet is in a place of its own."""

@@ -11,6 +11,7 @@ from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.serving.cold.entity_rows import EntityRows
 from thermocline.serving.cold.row_json import RowJson
+from thermocline.serving.store.fed_by import fed_by
 
 if TYPE_CHECKING:
     from thermocline.serving.cold.entity_rows import JsonRows
@@ -113,3 +114,20 @@ class Reached:
     read_point_json: bytes
     point_number: int
     has_all_partitions: bool
+
+
+def comparable_end(index: ColdIndex, last: Reached) -> Seam:
+    """The end of an earlier answer, of the topics whose offsets mean the same records for this snapshot."""
+    before, end = last.index, last.read_point.end
+    if index.table_uuid != before.table_uuid:
+        return Seam()
+    if index.source == before.source:
+        return end
+    shared = fed_by(index.source).shared_with(fed_by(before.source))
+    return end.only(shared.intersection(index.definition.topics))
+
+
+def has_all_partitions(index: ColdIndex, view: HotView) -> bool:
+    """Whether the hot tier reads every partition that the seam names of the topics that feed the table."""
+    topics, end = index.definition.topics, view.end
+    return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)

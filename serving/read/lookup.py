@@ -33,7 +33,17 @@ from thermocline.serving.cold.entity_rows import NO_ENTITY_ROWS, NO_ROWS, Entity
 from thermocline.serving.cold.row_json import RowJson
 from thermocline.serving.hot.compatibility import incompatibility
 from thermocline.serving.hot.refused import EVERY, Asked, RefusedRecords
-from thermocline.serving.read.look import ColdSide, HeldView, Hits, LaidRows, Look, Reached, counting
+from thermocline.serving.read.look import (
+    ColdSide,
+    HeldView,
+    Hits,
+    LaidRows,
+    Look,
+    Reached,
+    comparable_end,
+    counting,
+    has_all_partitions,
+)
 from thermocline.serving.store import measures
 from thermocline.serving.store.storage import STORAGE_ERRORS, failures_noted, storage_failed, storage_named
 
@@ -58,11 +68,13 @@ WARM_ENTITIES_MAX: Final = 4_096
 # A commit is served later by this at most; the hot tier has its records all the time.
 WARM_SECONDS_MAX: Final = 2.0
 
+# Topics that came are read within seconds; where one can't be, the snapshot is served as old as it is.
+UNREAD_SECONDS_MAX: Final = 30.0
+
 # In one answer, or one of each partition; the route of refused records gives more.
 REFUSED_SHOWN_MAX: Final = 20
 
-# Each time, the catalog is asked for the table.
-RENEW_SECONDS: Final = 30.0
+RENEW_SECONDS: Final = 30.0  # each time, the catalog is asked for the table
 
 
 class TableReader:
@@ -99,6 +111,7 @@ class TableReader:
         self._cold: ColdSide | None = None
         self._renew_at = -math.inf
         self._reached: Reached | None = None
+        self._unread_since: float | None = None  # by the clock, that a new snapshot's topics are not read
         self._point_numbers = count()
         self.counts = ReadCounts(clock.now_ms())
         self._entities: Bounded[tuple[bytes, bytes], EntityRows] = Bounded(ENTITY_CACHE_BYTES_MAX)
@@ -141,9 +154,8 @@ class TableReader:
         if index is None or (before and index is before.index):
             self._stamp = stamp
             return False
-        # safety: switch-when-fit
-        if before and self._misfit(index) is not None and self._misfit(before.index) is None:
-            return False  # tried again at the next call: the hot tier is being rebuilt
+        if before and self._must_wait(index, before.index):  # safety: switch-when-fit
+            return False  # tried again at the next call: the hot tier is being rebuilt, or reads new topics
         side = self._side(index, before)
         failpoint("reader.switch")
         self._cold = side
@@ -196,7 +208,7 @@ class TableReader:
         buckets = index.definition.buckets
         if any(entity.buckets != buckets for entity in entities):  # safety: entities-of-these-buckets
             raise self.not_ready("its number of buckets has just changed")
-        with self.hot.view() as view:
+        with self.hot.view(index.definition.topics) as view:
             reached = self._reach(index, view)
             found = [self._found(view, reached, entity) for entity in entities]
             age_seconds = self._age_seconds(view, reached)
@@ -224,8 +236,9 @@ class TableReader:
         """A view that a lookup would be answered from now, left open. Raises as ``look``."""
         try:
             with ExitStack() as on_error:
-                view = on_error.enter_context(self.hot.view())
-                reached = self._reach(self.cold.index, view)
+                index = self.cold.index
+                view = on_error.enter_context(self.hot.view(index.definition.topics))
+                reached = self._reach(index, view)
                 age_seconds = self._age_seconds(view, reached)
                 held = HeldView(view, age_seconds, reached.index, reached.read_point)
                 on_error.pop_all()
@@ -262,17 +275,17 @@ class TableReader:
         return self._refused_between(Seam(), end, _shared(end))
 
     def refused_since(self, point: ReadPoint, count_max: int) -> tuple[RefusedRecords, bool]:
-        """The refused records of a read point beyond its seam, and whether there are more."""
+        """The refused records since a read point's seam, some of each partition; whether there are more."""
         found = self._refused_between(point.seam, point.end, count_max + 1)
         has_more = len(found.listed) > count_max or bool(found.unlisted)  # safety: refused-beyond
-        return found._replace(listed=found.listed[:count_max]), has_more
+        return found.cut(count_max), has_more
 
     def _refused_between(
         self, first: Seam, end: Seam, count_max_each: int, asked: Asked = EVERY
     ) -> RefusedRecords:
         definition = self.cold.index.definition
         try:
-            with self.hot.view() as view:
+            with self.hot.view(definition.topics) as view:
                 return view.refused(definition, first, end, count_max_each, asked)
         except STORAGE_ERRORS as error:
             raise storage_failed(self.name, error) from error
@@ -404,9 +417,26 @@ class TableReader:
             log.info("rows could not be warmed", extra=fields(table=self.name, detail=str(error)))
         measures.ROWS_WARMED.labels(self.name).inc(count)
 
-    def _misfit(self, index: ColdIndex) -> str | None:
-        with self.hot.view() as view:
-            return incompatibility(index, view)
+    def _must_wait(self, index: ColdIndex, before: ColdIndex) -> bool:
+        """Whether the snapshot before answers, and the new one can't yet, or only as of long ago.
+
+        The latter while topics that came are read for the first time; it does not wait for long.
+        """
+        (is_fit, is_read), (was_fit, was_read) = self._fits(index), self._fits(before)
+        now = self._clock.monotonic()
+        if was_fit and not is_fit:
+            return True
+        if is_read or not (was_fit and was_read):
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
+        return self._unread_since is not None and now - self._unread_since < UNREAD_SECONDS_MAX
+
+    def _fits(self, index: ColdIndex) -> tuple[bool, bool]:
+        """Whether the hot tier can be laid over a snapshot, and was once read to the end for it."""
+        with self.hot.view(index.definition.topics) as view:
+            age_seconds = view.age_seconds(self._clock.monotonic())
+            return incompatibility(index, view) is None, math.isfinite(age_seconds)
 
     def _check_fit(self, index: ColdIndex, view: HotView) -> None:
         problem = incompatibility(index, view)
@@ -438,12 +468,12 @@ class TableReader:
         """As `_reach`, of another snapshot or a hot tier that goes on. Raises `NotReady` if it goes back."""
         end = view.end.merged_max(index.seam)
         # safety: behind-earlier-answers
-        if last is not None and _is_same_log(index, last.index) and not end.at_least(last.read_point.end):
+        if last is not None and not end.at_least(comparable_end(index, last)):
             raise self.not_ready("the hot tier is being read again and is still behind earlier answers")
         read_point = ReadPoint(index.snapshot_id, index.seam, end)
         read_point_json = msgspec.json.encode(read_point.to_dict())
         number = next(self._point_numbers)  # unique, whichever thread looks
-        has_all = _has_all_partitions(index, view)
+        has_all = has_all_partitions(index, view)
         return Reached(index, view.start, view.end, read_point, read_point_json, number, has_all)
 
 
@@ -459,17 +489,6 @@ def _behind(wanted: Mapping[tuple[str, int], int]) -> Seam:
 def _shared(end: Seam) -> int:
     """How many refused records of each partition an answer lists."""
     return max(1, REFUSED_SHOWN_MAX // max(1, len(end)))
-
-
-def _is_same_log(one: ColdIndex, other: ColdIndex) -> bool:
-    """Whether offsets of the two snapshots mean the same records."""
-    return (one.table_uuid, one.source) == (other.table_uuid, other.source)
-
-
-def _has_all_partitions(index: ColdIndex, view: HotView) -> bool:
-    """Whether the hot tier reads every partition that the seam names of the topics that feed the table."""
-    topics, end = index.definition.topics, view.end
-    return all((topic, p) in end for topic, p, _ in index.seam.items() if topic in topics)
 
 
 def _overlaid(form: RowJson, entity: Entity, cold: EntityRows, hits: Hits) -> JsonRows:

@@ -362,7 +362,7 @@ def _filled(
     source = source_of(table, state)
     tier = HotTier.open(folder / HOT, definition, start, clock, source=source, partition_times=times)
     until_the_end.callback(tier.close)
-    pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock)
+    pin = hold(folder / HOT, name, state.snapshot_id, state.seam, clock, definition.topics)
     until_the_end.callback(pin.release)
     unreadable = place.nothing_unreadable()
     feed = Feed(tier, definition, settings.registry.client(), unreadable)

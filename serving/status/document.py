@@ -69,7 +69,7 @@ class IngestStatus(_Part):
         int | None, Field(description="Offsets between the seam and the log's end, as far as it was read.")
     ] = None
     lag_seconds: Annotated[
-        float | None, Field(description="For how long at most the oldest record waits to be committed.")
+        float | None, Field(description="For how long the oldest record waits; null before it was looked at.")
     ] = None
     headroom_seconds: Annotated[
         float | None,
@@ -384,6 +384,10 @@ class ServerStatus(_Part):
     """
 
     tables: dict[str, TableStatus]
+    not_operated: Annotated[
+        tuple[str, ...],
+        Field(description="Tables of which the caller may read something, without the verb admin."),
+    ] = ()
     disk: Disk
     problems: tuple[str, ...] = ()
     as_of_ms: int

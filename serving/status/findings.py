@@ -6,6 +6,7 @@ The bounds are those of the alert rules (`deploy/prometheus`), so that page and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.serving.status.document import Finding
@@ -92,7 +93,7 @@ def _of_owner(name: str, owner: OwnerStatus | None) -> Iterator[Finding]:
     run = f"`thermocline ingest run {name}`"
     if owner.stopped_by:
         text = f"is not ingested: it stopped with [{owner.stopped_by}] {owner.stopped_because}"
-        yield Finding(level="trouble", text=text, next=f"`thermocline explain {owner.stopped_by}`")
+        yield Finding(level="trouble", text=text, next=f"`thermocline explain {quote(owner.stopped_by)}`")
     elif (standby := owner.standby) is not None and (owner.is_gone or owner.ended):
         text = f"is being taken over by a standby: process {standby.pid} on {standby.host}"
         yield Finding(level="attention", text=text, next="`thermocline status`")

@@ -166,21 +166,19 @@ class StatusRoom:
         facts: TableFacts | None,
         partitions: tuple[PartitionStatus, ...] | None,
     ) -> IngestStatus:
-        """Of what ingest left; what the tailer says of lag and headroom counts before that."""
+        """Of what ingest left, and of what the tailer says of the log, which is nothing before it looked."""
         if facts is None:
             return IngestStatus()
         lag = None if partitions is None else sum(one.lag_records for one in partitions)
-        waits_seconds: float | None = None
-        if lag is not None and facts.drained_ms is not None:
-            # When the table last had all that the log had, nothing waited.
-            waits_seconds = max(self._clock.now_ms() - facts.drained_ms, 0) / 1000 if lag else 0.0
-        said_seconds = tailer.get("ingest_lag_seconds")
+        waits_seconds = tailer.get("ingest_lag_seconds")
+        if waits_seconds is None and lag == 0:
+            waits_seconds = 0.0
         next_ms = None
         if lag and facts.last_commit_ms is not None:
             next_ms = facts.last_commit_ms + round(1000 * facts.interval_seconds)
         return IngestStatus(
             lag_records=lag,
-            lag_seconds=waits_seconds if said_seconds is None else said_seconds,
+            lag_seconds=waits_seconds,
             headroom_seconds=tailer.get("headroom_seconds"),
             interval_seconds=facts.interval_seconds,
             last_commit_ms=facts.last_commit_ms,

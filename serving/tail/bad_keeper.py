@@ -8,8 +8,7 @@ wait for it.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,7 +19,7 @@ from thermocline.iceberg.newest_rows import newest_rows
 from thermocline.process.logs import fields
 from thermocline.serving.store.layout import WANTED_CLOSELY
 from thermocline.serving.tail.bad_facts import BAD_FACTS, GROUPS_MAX, BadFacts, BadRecord, grouped
-from thermocline.serving.tail.facts_keeper import WANTED_MS
+from thermocline.serving.tail.beside import Beside, Run, in_thread, is_wanted
 from thermocline.serving.tail.tailer_status import replace_json
 
 if TYPE_CHECKING:
@@ -44,11 +43,6 @@ _COLUMNS: Final = ("topic", "topic_id", "partition", "offset", "timestamp", "sta
 log = logging.getLogger(__name__)
 
 
-def in_thread(work: Callable[[], None]) -> None:
-    """Does the work beside everything else; the process does not wait for it when it ends."""
-    threading.Thread(target=work, name="bad-records", daemon=True).start()
-
-
 class BadKeeper:
     """What the quarantine of one table holds."""
 
@@ -57,45 +51,32 @@ class BadKeeper:
         folder: Path,
         loader: Loader,
         clock: Clock,
-        run: Callable[[Callable[[], None]], None] = in_thread,
+        run: Run = in_thread,
     ) -> None:
         """``loader`` loads the companion table; ``run`` does what takes long."""
         self._folder = folder
         self._loader = loader
         self._clock = clock
-        self._run = run
+        self._beside = Beside(run)
         self._looked_ms: int | None = None
-        self._is_looking = threading.Lock()
         self._known: tuple[tuple[str, int], BadFacts] | None = None
 
     def look(self, table: Table) -> None:
         """Looks at the quarantine of a table if somebody wants to know. Raises nothing."""
-        if not self._is_due() or not self._is_looking.acquire(blocking=False):
-            return
-        self._looked_ms = self._clock.now_ms()
-        try:
-            self._run(lambda: self._keep(table))
-        except RuntimeError as error:  # the system has no thread left
-            self._is_looking.release()
-            log.warning("bad records for the status not looked at", extra=fields(detail=str(error)))
-
-    def _is_due(self) -> bool:
         now_ms = self._clock.now_ms()
+        if self._is_due(now_ms) and self._beside.begin(lambda: self._keep(table)):
+            self._looked_ms = now_ms
+
+    def _is_due(self, now_ms: int) -> bool:
         if self._looked_ms is not None and 0 <= now_ms - self._looked_ms < LOOK_MS:
             return False
-        try:
-            wanted_ms = (self._folder / WANTED_CLOSELY).stat().st_mtime * 1000
-        except OSError:
-            return False
-        return now_ms - wanted_ms < WANTED_MS  # safety: quarantine-read-while-wanted
+        return is_wanted(self._folder / WANTED_CLOSELY, now_ms)  # safety: quarantine-read-while-wanted
 
     def _keep(self, table: Table) -> None:
         try:
             replace_json(self._folder / BAD_FACTS, self._facts(table))
         except Exception as error:  # noqa: BLE001  the disk may fail, and a client of the catalog, too
             log.warning("bad records for the status not kept", extra=fields(detail=str(error)))
-        finally:
-            self._is_looking.release()
 
     def _facts(self, table: Table) -> BadFacts:
         now_ms = self._clock.now_ms()

@@ -2,15 +2,17 @@
 
 What is in the metadata is taken over whenever it changed, which the follower has read anyway. What takes
 requests to the store (owner and standby; views, leases, notes of expiry and orphans) is asked for only while
-somebody looks, and once for all who do.
+somebody looks, once for all who do, and in a thread of its own: following does not wait for it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
+from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,6 +33,7 @@ from thermocline.iceberg.view_notes import read_view_notes
 from thermocline.process.logs import fields
 from thermocline.rules.unread_counts import UnreadCounts
 from thermocline.serving.store.layout import TABLE_FACTS, WANTED, WANTED_CLOSELY
+from thermocline.serving.tail.beside import Beside, Run, in_thread, is_wanted
 from thermocline.serving.tail.table_facts import (
     BAR_MS,
     BARS_MAX,
@@ -60,8 +63,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FactsKeeper"]
 
-WANTED_MS: Final = 60_000
-"""So long after somebody looked last, it is still asked for. A page that is open looks every five seconds."""
 OWNER_MS: Final = 30_000
 STANDBY_MS: Final = 60_000
 CLOSELY_MS: Final = 30_000
@@ -84,43 +85,72 @@ log = logging.getLogger(__name__)
 class FactsKeeper:
     """Those of one table, for the thread that follows it."""
 
-    def __init__(self, folder: Path, interval_seconds: float, clock: Clock) -> None:
-        """``interval_seconds`` are those between two commits, as configured."""
+    def __init__(self, folder: Path, interval_seconds: float, clock: Clock, run: Run = in_thread) -> None:
+        """``interval_seconds`` are those between two commits, as configured; ``run`` does what takes long."""
         self._folder = folder
         self._interval_seconds = interval_seconds
         self._clock = clock
+        self._beside = Beside(run)
+        self._writing = threading.Lock()
         self._facts: TableFacts | None = None
         self._metadata = ""  # where the metadata is that the facts were taken from
-        self._has_failed = False
+        self._failing: set[str] = set()
 
     def look(self, table: Table) -> None:
-        """Takes over what is new. Raises nothing: following goes on without it."""
-        try:
-            self._look(table)
-        except Exception as error:  # noqa: BLE001  a store raises what it likes
-            level = logging.DEBUG if self._has_failed else logging.WARNING
-            log.log(level, "facts for the status not kept", extra=fields(detail=str(error)))
-            self._has_failed = True
-        else:
-            self._has_failed = False
+        """Takes over what is new, and has the store asked. Raises nothing: following goes on without it."""
+        self._try("metadata", lambda: self._take_over(table))
+        due = self._due()
+        if due:
+            self._beside.begin(lambda: self._try("store", lambda: self._ask(table, due)))
 
-    def _look(self, table: Table) -> None:
+    def _try(self, of: str, work: Callable[[], None]) -> None:
+        """Does what may fail, which is logged at a lower level from the second time in a row on."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  a store raises what it likes
+            level = logging.DEBUG if of in self._failing else logging.WARNING
+            log.log(level, "facts for the status not kept", extra=fields(of=of, detail=str(error)))
+            self._failing.add(of)
+        else:
+            self._failing.discard(of)
+
+    def _take_over(self, table: Table) -> None:
+        """What the metadata says, which is at hand."""
+        with self._writing:
+            facts = self._begun(table)
+            if table.metadata_location != self._metadata:
+                self._keep(taken_over(facts, table))
+                self._metadata = table.metadata_location
+
+    def _due(self) -> list[_Ask]:
+        """What the store is to be asked for."""
+        now_ms, facts = self._clock.now_ms(), self._facts
+        if facts is None:
+            return []
+        return [
+            ask
+            for ask in _ASKS
+            if not _is_young(getattr(facts, ask.at), ask.every_ms, now_ms)
+            and is_wanted(self._folder / ask.mark, now_ms)
+        ]
+
+    def _ask(self, table: Table, due: Iterable[_Ask]) -> None:
+        """Asks, one after the other; each answer is kept as it comes."""
+        for ask in due:
+            now_ms, facts = self._clock.now_ms(), self._facts
+            if facts is None or facts.table_uuid != str(table.metadata.table_uuid):
+                return
+            answer = ask.of(table, facts, now_ms)
+            with self._writing:
+                # Meanwhile, the follower may have met another table of that name.
+                if self._facts is not None and self._facts.table_uuid == facts.table_uuid:
+                    self._keep(msgspec.structs.replace(self._facts, **answer, **{ask.at: now_ms}))
+
+    def _keep(self, facts: TableFacts) -> None:
         now_ms = self._clock.now_ms()
-        before = facts = self._begun(table)
-        if table.metadata_location != self._metadata:
-            facts = taken_over(facts, table)
-        if self._is_due(WANTED, facts.owner_at_ms, OWNER_MS, now_ms):
-            owner = _owner_of(table, now_ms)
-            facts = msgspec.structs.replace(facts, owner=owner, owner_at_ms=now_ms)
-        if self._is_due(WANTED, facts.standby_at_ms, STANDBY_MS, now_ms):
-            standby = _standby_of(table, facts.owner, now_ms)
-            facts = msgspec.structs.replace(facts, standby=standby, standby_at_ms=now_ms)
-        if self._is_due(WANTED_CLOSELY, facts.closely_at_ms, CLOSELY_MS, now_ms):
-            facts = looked_closely(facts, table, now_ms)
-        if facts is not before:
-            facts = msgspec.structs.replace(facts, updated_ms=now_ms, interval_seconds=self._interval_seconds)
-            replace_json(self._folder / TABLE_FACTS, facts)
-        self._facts, self._metadata = facts, table.metadata_location
+        kept = msgspec.structs.replace(facts, updated_ms=now_ms, interval_seconds=self._interval_seconds)
+        replace_json(self._folder / TABLE_FACTS, kept)
+        self._facts = kept
 
     def _begun(self, table: Table) -> TableFacts:
         """What is known of this table: another one of its name may have been made meanwhile."""
@@ -131,14 +161,9 @@ class FactsKeeper:
         self._metadata = ""
         return TableFacts(uuid, self._clock.now_ms(), self._interval_seconds)
 
-    def _is_due(self, mark: str, asked_ms: int | None, every_ms: int, now_ms: int) -> bool:
-        if asked_ms is not None and 0 <= now_ms - asked_ms < every_ms:
-            return False
-        try:
-            wanted_ms = (self._folder / mark).stat().st_mtime * 1000
-        except OSError:
-            return False
-        return now_ms - wanted_ms < WANTED_MS  # safety: status-asked-while-wanted
+
+def _is_young(asked_ms: int | None, every_ms: int, now_ms: int) -> bool:
+    return asked_ms is not None and 0 <= now_ms - asked_ms < every_ms
 
 
 def taken_over(facts: TableFacts, table: Table) -> TableFacts:
@@ -174,26 +199,24 @@ def taken_over(facts: TableFacts, table: Table) -> TableFacts:
     )
 
 
-def looked_closely(facts: TableFacts, table: Table, now_ms: int) -> TableFacts:
-    """The facts with what is beside the table by now. Raises `OSError`."""
+def looked_closely(table: Table, now_ms: int) -> dict[str, Any]:
+    """What is beside the table by now, as facts. Raises `OSError`."""
     waiting = list(waiting_notes(table))
     sightings = read_sightings(table)
     noted = read_view_notes(table.io, table.location())
-    return msgspec.structs.replace(
-        facts,
-        leases=tuple(
+    return {
+        "leases": tuple(
             LeaseFact(one.kind, one.holder, {str(id_): until for id_, until in one.snapshots.items()})
             for one in held_leases(table.io, table.location(), now_ms, LEASES_MAX)
         ),
-        views=tuple(map(_view_of, noted.views)) if noted is not None else (),
-        views_at_ms=noted.at_ms if noted is not None else None,
-        expired_ms=last_expiry_ms(table),
-        waiting_snapshots=sum(len(note.snapshots) for note in waiting),
-        waiting_bytes=waiting_bytes(table, waiting),
-        orphans=len(sightings),
-        orphan_bytes=sum(size for _, size in sightings.values()),
-        closely_at_ms=now_ms,
-    )
+        "views": tuple(map(_view_of, noted.views)) if noted is not None else (),
+        "views_at_ms": noted.at_ms if noted is not None else None,
+        "expired_ms": last_expiry_ms(table),
+        "waiting_snapshots": sum(len(note.snapshots) for note in waiting),
+        "waiting_bytes": waiting_bytes(table, waiting),
+        "orphans": len(sightings),
+        "orphan_bytes": sum(size for _, size in sightings.values()),
+    }
 
 
 def with_commits(bars: Sequence[Bar], new: Iterable[Link]) -> tuple[Bar, ...]:
@@ -308,3 +331,25 @@ def _rewrite_of(link: Link) -> RewriteFact | None:
 def _view_of(note: ViewNote) -> ViewFact:
     snapshot_id = None if note.snapshot_id is None else str(note.snapshot_id)
     return ViewFact(note.view, note.mode, snapshot_id, note.ends_ms, note.definition_version, note.withdrawn)
+
+
+class _Ask(NamedTuple):
+    """What the store is asked for: while the file ``mark`` is touched, when that was, and how often."""
+
+    mark: str
+    at: str
+    every_ms: int
+    of: Callable[[Table, TableFacts, int], dict[str, Any]]
+
+
+_ASKS: Final = (
+    _Ask(WANTED, "owner_at_ms", OWNER_MS, lambda table, _, now_ms: {"owner": _owner_of(table, now_ms)}),
+    _Ask(
+        WANTED,
+        "standby_at_ms",
+        STANDBY_MS,
+        lambda table, facts, now_ms: {"standby": _standby_of(table, facts.owner, now_ms)},
+    ),
+    _Ask(WANTED_CLOSELY, "closely_at_ms", CLOSELY_MS, lambda table, _, now_ms: looked_closely(table, now_ms)),
+)
+"""In this order: who owns the table is no standby."""

@@ -1,6 +1,6 @@
 """Facts about a table that its metadata and the files beside it tell, in ``table.json``.
 
-The follower's thread writes them (`FactsKeeper`), since it has the metadata anyway; API workers read them.
+`FactsKeeper` writes them, where the table is followed; API workers read them.
 """
 
 from __future__ import annotations

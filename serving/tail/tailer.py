@@ -43,7 +43,7 @@ from thermocline.rules.identity import (
     check_tombstones,
 )
 from thermocline.rules.seam import Seam, check_against_log
-from thermocline.serving.hot.compatibility import incompatibility
+from thermocline.serving.hot.compatibility import cannot_go_on
 from thermocline.serving.hot.tier import BEGUN_EARLIER_SECONDS, HotTier
 from thermocline.serving.store.layout import HOT
 from thermocline.serving.store.storage import STORAGE_ERRORS, storage_failed
@@ -180,10 +180,12 @@ class Tailer:
                 # What is held answers for longer than a tier that can't be filled.
                 self._check_newest(newest, self._source.log())  # safety: tier-kept
             self._open_tier(newest, may_continue=True)
+        assert self._tier is not None
+        if self._is_other_definition(newest, self._tier):
+            self._follow(newest, self._tier)
         if self._is_left_behind(newest):  # safety: hot-left-behind
             self._check_newest(newest, self._source.log())
             self._open_tier(newest, may_continue=False)
-        assert self._tier is not None
         self._check_log(newest)
         self._tail = self._source.tail(self._tier.end)
         self._recover(self._tail)
@@ -198,10 +200,28 @@ class Tailer:
         check_log(self._table, newest.state, log_now, newest.definition, self._clock.now_ms())
 
     def _needs_tier(self, newest: PublishedSnapshot) -> bool:
-        """Whether there is no tier, or one that can't be laid over the snapshot."""
+        """Whether there is no tier, or one that can't go on under the snapshot."""
         return self._tier is None or (
             # safety: hot-complete-running
-            newest is not self._under and incompatibility(newest, self._tier) is not None
+            newest is not self._under and cannot_go_on(newest, self._tier) is not None
+        )
+
+    def _is_other_definition(self, newest: PublishedSnapshot, tier: HotTier) -> bool:
+        """Whether topics came or left since the tier was opened; nothing else may have changed."""
+        return newest is not self._under and tier.definition_version != newest.definition.version
+
+    def _follow(self, newest: PublishedSnapshot, tier: HotTier) -> None:
+        """Keeps what the tier holds, under a definition with other topics."""
+        before = tier.end.topics
+        tier.follow(newest.definition, newest.source)
+        self._under = newest
+        if self._goal is not None:
+            self._goal = self._goal.only(newest.definition.topics)  # safety: goal-without-topics-that-left
+        came = [topic for topic in newest.definition.topics if topic not in before]
+        left = [topic for topic in before if topic not in newest.definition.topics]
+        log.info(
+            "the hot tier goes on with other topics",
+            extra=fields(table=self._table, definition_version=tier.definition_version, came=came, left=left),
         )
 
     def _is_left_behind(self, newest: PublishedSnapshot) -> bool:
@@ -258,7 +278,8 @@ class Tailer:
             return False
         topics = newest.definition.topics
         places = [(topic, partition) for topic, partition, _ in newest.state.seam.items() if topic in topics]
-        if self._needs_tier(newest) or not all(place in tier.end for place in places):
+        is_other = self._needs_tier(newest) or self._is_other_definition(newest, tier)
+        if is_other or not all(place in tier.end for place in places):
             return True
         self._under = newest
         return False

@@ -73,14 +73,12 @@ def kafka(brokers: Brokers) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryServer]:
-    registry = RegistryServer()
-    for id_, schema in ((3, KEY), (4, ORDER), (5, SECOND)):
-        registry.add(id_, schema)
-    registry.schemas["/subjects/orders-key/versions/latest"] = {"id": 3}
-    registry.schemas["/subjects/orders-value/versions/latest"] = {"id": 4}
-    registry.start()
-    yield registry
-    registry.stop()
+    with RegistryServer().running() as registry:
+        for id_, schema in ((3, KEY), (4, ORDER), (5, SECOND)):
+            registry.add(id_, schema)
+        registry.schemas["/subjects/orders-key/versions/latest"] = {"id": 3}
+        registry.schemas["/subjects/orders-value/versions/latest"] = {"id": 4}
+        yield registry
 
 
 @pytest.fixture

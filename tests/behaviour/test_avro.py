@@ -94,12 +94,10 @@ Rows = dict[str, tuple[Any, ...]]
 
 @pytest.fixture
 def registry() -> Iterator[RegistryServer]:
-    registry = RegistryServer()
-    for number in (1, 2, 3):
-        registry.add(number, SCHEMAS[number])
-    registry.start()
-    yield registry
-    registry.stop()
+    with RegistryServer().running() as registry:
+        for number in (1, 2, 3):
+            registry.add(number, SCHEMAS[number])
+        yield registry
 
 
 @pytest.fixture

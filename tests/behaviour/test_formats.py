@@ -38,13 +38,11 @@ Rows = dict[bytes, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[RegistryServer]:
-    registry = RegistryServer()
-    for example in SHOWN:
-        for id_, (kind, text) in example.registered.items():
-            registry.add(id_, text, schemaType=kind)
-    registry.start()
-    yield registry
-    registry.stop()
+    with RegistryServer().running() as registry:
+        for example in SHOWN:
+            for id_, (kind, text) in example.registered.items():
+                registry.add(id_, text, schemaType=kind)
+        yield registry
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.full)])

@@ -49,11 +49,9 @@ def kafka(brokers: Brokers) -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def registry() -> Iterator[RegistryServer]:
-    registry = RegistryServer()
-    registry.add(3, READING)
-    registry.start()
-    yield registry
-    registry.stop()
+    with RegistryServer().running() as registry:
+        registry.add(3, READING)
+        yield registry
 
 
 @pytest.fixture

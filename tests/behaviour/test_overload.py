@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import psutil
@@ -18,6 +18,7 @@ import pytest
 from tests.behaviour.test_server import attributes, lookup, replayed
 from tests.behaviour.topic import APP, Topic
 from thermocline.cli.server_answers import Client
+from thermocline.dev.crowd import Crowd
 from thermocline.dev.stack import TABLE, TOPIC, Command, Stack
 from thermocline.errors import ThermoclineError
 from thermocline.ingest.owner.owner import Owner
@@ -56,25 +57,14 @@ def server(stack: Stack) -> Command:
     return server
 
 
-class Callers:
+class Callers(Crowd):
     """Callers that look up the rows of some users all the time, with new connections."""
 
     def __init__(self, url: str, users: Sequence[str]) -> None:
+        super().__init__(CALLERS)
         self.answers: list[tuple[str, dict[str, Any]]] = []
         self._url = url
         self._users = users
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(CALLERS)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def are_told(self, text: str, read_after: str) -> bool:
         """Whether all users have that value, once those records are included."""
@@ -83,8 +73,8 @@ class Callers:
             return all(attributes(row) == {"plan": text} for row in rows)
         return False
 
-    def _ask(self) -> None:
-        while not self._stop.is_set():
+    def follow(self, one: int) -> None:
+        while not self.stop.is_set():
             # An error, such as a connection that its process took along, is no wrong answer.
             with suppress(ThermoclineError), Client(self._url) as client:
                 for user in self._users:

@@ -36,7 +36,7 @@ from thermocline.cli.maintain import plan_command
 from thermocline.cli.read import file_or_stdout
 from thermocline.cli.status_report import Limits, exit_code_of, lag_of
 from thermocline.cli.stopping import stop_event
-from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, TableHeld, all_errors
+from thermocline.errors import DependencyMissing, ExitCode, KafkaUnreachable, PortTaken, TableHeld, all_errors
 from thermocline.iceberg.catalog import SnapshotState, open_catalog
 from thermocline.kafka.log import Log
 from thermocline.process.answered import THREADS_MAX, answered
@@ -587,6 +587,18 @@ def test_an_image_without_what_development_needs_says_so_plainly(
     assert "report" not in err
 
 
+@pytest.mark.parametrize(("words", "next_step"), [((), "dev --port 9093"), (("--port", "9095"), "status")])
+def test_another_port_is_named_where_the_usual_one_of_kafka_is_taken(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], next_step: str
+) -> None:
+    def taken(port: int, *_: object) -> None:
+        raise PortTaken(host="127.0.0.1", port=port)
+
+    monkeypatch.setattr("thermocline.dev.dev.dev_broker", taken)
+    code, _, err = call("dev", *words)
+    assert (code, "[port-taken]" in err, f" {next_step}      (" in err) == (2, True, True)
+
+
 def test_status_exits_with_3_where_nothing_answers(call: Call, away: None) -> None:
     code, out, _ = call("status", "--json")
     report = json.loads(out)
@@ -812,15 +824,41 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
         _, out, _ = call("status")
     lines = [line.split() for line in out.splitlines()]
     assert ["profiles", "true", "0.04", "false", "running"] in lines
-    assert [
-        "other",
-        "false",
-        "unknown",
-        "not",
-        "started",
-        *["table", "other", "is", "not", "ready:", "it", "starts"],
-    ] in lines
+    assert ["other", "false", "unknown", "not", "started"] in lines
+    assert "other: table other is not ready: it starts" in out.splitlines()
     assert "{" not in out
+
+
+@pytest.mark.parametrize(
+    ("hidden", "reason"),
+    [
+        (["profiles"], "whether it is ready is not told to who has not the verb admin for it  next: "),
+        ([], "the server does not serve it, or you have no verb for it  next: "),
+    ],
+    ids=["verb", "table"],
+)
+def test_status_says_why_a_server_tells_nothing_of_a_table(
+    call: Call, config: Path, away: None, hidden: list[str], reason: str
+) -> None:
+    with answering({"tables": {}, "not_operated": hidden}, config):
+        code, out, _ = call("status", "--without", "kafka", "--without", "catalog")
+    assert (code, f"profiles: {reason}" in out) == (1, True)
+
+
+def test_a_sentence_on_a_table_makes_no_column_narrow(
+    call: Call, config: Path, away: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal of 100 columns, each table keeps its line, and each sentence is one of its own."""
+    monkeypatch.setattr("thermocline.cli.output.UNBOUNDED_WIDTH", 100)
+    served = {"ready": False, "tailer": {}, "problem": "it waits " * 30}
+    with answering({"tables": {"profiles": served}}, config):
+        _, out, _ = call("status")
+    lines = out.splitlines()
+    assert "served     ready   age (s)   stale   tailer" in [line.rstrip() for line in lines]
+    assert f"profiles: {'it waits ' * 30}".rstrip() in [line.rstrip() for line in lines]
+    assert ["table", "snapshot", "seam", "lag", "(offsets)", "lag", "(s)", "headroom"] in map(
+        str.split, lines
+    )
 
 
 def test_the_lag_includes_partitions_that_the_topic_gained() -> None:
@@ -997,7 +1035,7 @@ def test_a_lookup_says_which_records_were_refused(call: Call, serving: Any) -> N
     assert ["profiles/0@7", "id=1,", 'name="a"', "contract", "id", "is", "no", "int"] in [
         line.split() for line in text.splitlines()
     ]
-    assert "the first 1 refused record as of snapshot 9" in text
+    assert "at least 1 refused record as of snapshot 9" in text
     assert "more in profiles/0 from offset 8 to 90, which are not listed" in " ".join(text.split())
 
 

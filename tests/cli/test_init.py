@@ -19,6 +19,7 @@ from thermocline.cli.init_file import (
     table_text,
 )
 from thermocline.errors import BadParameter, ConfigExists, ExitCode
+from thermocline.kafka.sampling import Sample
 from thermocline.rules.recognise import SampledRecord, Topic, proposed
 from thermocline.settings import load_settings, settings_in
 
@@ -66,6 +67,8 @@ def test_a_configuration_that_exists_is_not_written_over(
     assert "Next    thermocline init --topic TOPIC" in err
     assert run("--brokers", "b:1", "--topic", "t", "--yes") == ExitCode.USAGE
     assert "so --brokers can't be given" in capsys.readouterr().err
+    assert run("--catalog-type", "rest", "--topic", "t", "--yes") == ExitCode.USAGE
+    assert "so --catalog-type can't be given" in capsys.readouterr().err
     assert file.read_text() == "# mine\n"
     assert names_in(elsewhere) == ["thermocline.toml"]
 
@@ -171,6 +174,24 @@ def test_an_option_that_is_not_usual_is_written(elsewhere: Path) -> None:
     assert table["entity"] == ["a"]
     assert table["delete_when"] == {"path": ["__deleted"], "values": ["true"]}
     assert init_file.with_section(b"", text) == text.encode()
+
+
+@pytest.mark.parametrize(("more", "is_unknown"), [((), True), (("--entity", "shop"), False)])
+def test_an_entity_that_was_given_is_not_said_to_be_unknown(
+    elsewhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    is_unknown: bool,
+) -> None:
+    record = SampledRecord(b'{"shop":"a","id":1}', b'{"name":"Ann"}')
+    monkeypatch.setattr(
+        "thermocline.kafka.sampling.sampled", lambda _, topic, __: Sample(Topic(topic), (record,), 1)
+    )
+    monkeypatch.setattr("thermocline.kafka.topics.TopicAdmin.partitions", lambda _: {"users": 1})
+    assert run("--brokers", "127.0.0.1:1", "--topic", "users", *more, "--yes") == ExitCode.DONE
+    assert ("- entity: " in (elsewhere / "thermocline.toml").read_text()) is is_unknown
+    assert ("- entity: " in capsys.readouterr().out) is is_unknown
 
 
 def test_a_catalog_without_an_address_is_asked_for_by_its_option(

@@ -136,7 +136,7 @@ def test_each_difference_has_what_brings_either_to_the_other(
         ),
         "    file like the table: in [tables.profiles.columns]",
         "      # delete country",
-        "  `table alter` changes all or nothing: what it refuses comes first",
+        "  `table alter` changes all or nothing: first make the file like the table in what it refuses",
     ]
     assert metadata_of(catalog) == before
 

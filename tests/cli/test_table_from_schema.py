@@ -13,7 +13,9 @@ import pytest
 from thermocline import cli
 from thermocline.cli.init_file import table_text
 from thermocline.errors import ExitCode
+from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.recognise import Topic
+from thermocline.schemas.sources import NamedSchema
 from thermocline.settings import load_settings
 
 MINE = """\
@@ -97,6 +99,18 @@ def test_the_section_is_written_behind_what_is_there_and_its_table_is_created(
     assert made == [load_settings(file).table("orders").definition("orders").to_json()]
 
 
+def test_an_entity_that_was_given_is_not_said_to_be_unknown(
+    file: Path, create: Call, made: list[str]
+) -> None:
+    schema = {**ORDER, "fields": [{"name": "shop", "type": "string"}, *ORDER["fields"]]}
+    (file.parent / "order.avsc").write_text(json.dumps(schema))
+    words = (*FROM_FILE, "--key", "shop,order_id", "--dry-run", "--json")
+    told = [json.loads(create(*words, *more)[1]) for more in ((), ("--entity", "shop"))]
+    for found, is_unknown in zip(told, (True, False), strict=True):
+        assert any(one.startswith("entity: ") for one in found["unknown"]) is is_unknown
+        assert ("- entity: " in found["text"]) is is_unknown
+
+
 def test_a_dry_run_and_a_missing_yes_write_nothing(file: Path, create: Call, made: list[str]) -> None:
     code, out, _ = create(*FROM_FILE, "--key", "order_id", "--dry-run")
     assert code == ExitCode.DONE
@@ -159,6 +173,18 @@ def test_a_section_that_would_be_read_otherwise_is_not_written(
     code, _, err = create(*FROM_FILE, "--key", "order_id", "--yes")
     assert (code, file.read_text(), made) == (ExitCode.USAGE, MINE, [])
     assert "would not be read as it was proposed" in err
+
+
+def test_a_schema_of_the_registry_is_not_said_to_be_that_of_all_records(
+    file: Path, create: Call, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be read as if none named its schema, which records with a registry do."""
+    found = NamedSchema("schema 4", WriterSchema((json.dumps(ORDER),)))
+    monkeypatch.setattr("thermocline.schemas.sources.schema_named", lambda *_: found)
+    words = ("orders", "--from-schema", "orders-value", "--key", "order_id", "--one-schema", "--yes")
+    code, _, err = create(*words)
+    assert (code, "Error [bad-parameter]: --one-schema: " in err) == (ExitCode.USAGE, True)
+    assert (file.read_text(), made) == (MINE, [])
 
 
 def test_a_file_beside_a_registry_is_only_read_for_the_proposal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -27,7 +28,8 @@ def series() -> dict[str, tuple[str, ...]]:
         if isinstance(metric, MetricWrapperBase):
             (described,) = metric.describe()
             named |= {described.name + end: metric._labelnames for end in SUFFIXES[described.type]}
-    for family in metrics.USAGE.describe():
+    collected = (metrics.SEAM_OFFSET, metrics.END_OFFSET, metrics.USAGE)
+    for family in chain.from_iterable(one.describe() for one in collected):
         end = "_total" if family.type == "counter" else ""
         named[family.name + end] = family._labelnames  # type: ignore[attr-defined]
     return named

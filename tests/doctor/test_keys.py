@@ -17,6 +17,7 @@ from thermocline.doctor.sample import Place, Sample, sample_of
 from thermocline.kafka.facts import RecordChunk
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import decoder_for
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings
@@ -41,7 +42,9 @@ def sample(*partitions: list[bytes]) -> Sample:
         count = len(keys)
         values: list[bytes | None] = [b'{"value":"x"}'] * count
         found.take(
-            RecordChunk("profiles", number, list(keys), values, list(range(count)), [0] * count), decoder
+            RecordChunk("profiles", number, list(keys), values, list(range(count)), [0] * count),
+            decoder,
+            UnreadFields(TABLE),
         )
     return found
 

@@ -373,7 +373,7 @@ _LISTED: Final = (
     Failpoint(
         "hot.open",
         _P,
-        "serving/hot/tier.py",
+        "serving/hot/tier_folder.py",
         "before the generations of an earlier tailer are opened",
         lmdb_fails,
         _TAILER,

@@ -17,7 +17,9 @@ from tests.simulation.tailer_process import FOLLOWER, HOT_BYTES_MAX, TAILER, Tai
 from tests.simulation.workers import USERS, Answers, Worker
 from thermocline.errors import NotReady
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.generation import Meta
 from thermocline.serving.hot.leases import HEARTBEAT_SECONDS
+from thermocline.serving.hot.merge import covered_by
 
 if TYPE_CHECKING:
     from random import Random
@@ -189,19 +191,19 @@ class Serving:
 
     def _check_held(self, worker: Worker, tier: HotTier) -> None:
         """What was held of what a worker leases is held as long as it says that it is alive."""
-        lease, start = worker.lease, tier.start
+        lease, start = worker.lease, Meta(0, covered_by(tier.metas())).start
         if lease is None or worker.name in self._silent:
             return
         if not worker.has_written_lease():  # it went with its folder, and is written again at the next beat
             self._covered.pop(worker, None)
             return
         # A partition that is new may be taken up from a later snapshot's seam on.
-        held = {(topic, number) for topic, number, at in lease.items() if start.get((topic, number)) <= at}
-        places = {(topic, number) for topic, number, _ in start.items()} & held
+        places = [(topic, number) for topic, number, _ in lease.items()]
+        held = {place for place in places if place in start and start[place] <= lease[place]}
         before, covered = self._covered.get(worker, (None, frozenset()))
-        if before is tier and not covered <= held:
+        if before is tier and not covered.intersection(places) <= held:
             raise Violation("evicted-too-early", f"{worker.name} needs {lease!r}, the tier has {start!r}")
-        self._covered[worker] = tier, frozenset(places)
+        self._covered[worker] = tier, frozenset(held)
 
     def _check_contiguous(self, tier: HotTier) -> None:
         """The generations cover one range of offsets per partition."""

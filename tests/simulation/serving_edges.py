@@ -105,7 +105,7 @@ class _RememberingDecoder:
         if known is None:
             decoded = self._decoder.decode([key], [value])
             chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
-            stored = next(stored_records(self._definition, chunk, decoded, [0])) if decoded.good else None
+            stored = next(stored_records(self._definition, 0, chunk, decoded, [0])) if decoded.good else None
             known = self._known[key, value] = (decoded, stored)
         return known
 
@@ -118,9 +118,13 @@ class _Decoded:
 
 
 def _stored_records(
-    definition: LiveTable, chunk: RecordChunk, decoded: _Decoded, partition_times_ms: Sequence[int]
+    definition: LiveTable,
+    number: int,
+    chunk: RecordChunk,
+    decoded: _Decoded,
+    partition_times_ms: Sequence[int],
 ) -> Iterator[tuple[bytes, bytes]]:
-    place = PLACE.pack(definition.topics.index(chunk.topic), chunk.partition)
+    place = PLACE.pack(number, chunk.partition)
     for index, (key, value) in decoded.good:
         times = chunk.timestamps_ms[index], partition_times_ms[index]
         header = HEADER.pack(chunk.offsets[index], *times, value[FLAGS_START])

@@ -21,6 +21,7 @@ from thermocline.serving.hot.scan import PAYLOAD
 from thermocline.serving.read.extract import Extract
 from thermocline.serving.read.tables import ServedTable
 from thermocline.serving.read.wanted import Wanted
+from thermocline.serving.store.fed_by import fed_by
 from thermocline.serving.store.layout import COLD
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Worker:
         self.extracts: list[HeldExtract] = []
         self._answers = answers
         self._clock = clock
-        self._ends: dict[str, Seam] = {}
+        self._ends: dict[tuple[str, str], dict[tuple[str, int], int]] = {}  # by log, and topic's id
         self._sequence_number = 0
         published = FakePublished(folder / COLD, world.io)
         self.table = ServedTable(world.definition, folder, published, clock, STALE_AFTER_SECONDS)  # type: ignore[arg-type]
@@ -222,14 +223,20 @@ class Worker:
     def _check_session(self, look: Look) -> None:
         """What one client sees at one worker never goes back, and is as fresh as it says."""
         index, end = look.cold.index, look.read_point.end
-        before = self._ends.get(index.source)
+        fed = fed_by(index.source)
+        # Topics come and go, and the others go on.
+        before = self._ends.get((fed.cluster_id, fed.accepted))
         if before is None:
             self._check_filled(index.source, end)
-        if before is not None and not end.at_least(before):
+        ids = {topic: of for topic, of in fed.topic_ids.items() if topic in index.definition.topics}
+        ends = {(ids[topic], partition): at for topic, partition, at in end.items() if topic in ids}
+        known = (before or {}).items()
+        if any(ends.get(place, 0) < at for place, at in known if place[0] in ids.values()):
             raise Violation("session-back", f"{self.name} answers to {end!r} after {before!r}")
         if index.sequence_number < self._sequence_number:
             raise Violation("session-back", f"{self.name} went back to snapshot {index.snapshot_id}")
-        self._ends[index.source], self._sequence_number = end, index.sequence_number
+        self._ends[fed.cluster_id, fed.accepted] = {**(before or {}), **ends}
+        self._sequence_number = index.sequence_number
 
     def _check_filled(self, source: str, end: Seam) -> None:
         """Who has not answered yet waits until the hot tier is where the log ended when it was begun."""

@@ -69,14 +69,10 @@ def test_what_does_not_answer_is_said_of_each(
 def test_what_answers_is_ok_beside_what_does_not(
     tmp_path: Path, closed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registry = RegistryServer()
-    registry.start()
-    try:
+    with RegistryServer().running() as registry:
         code, out = checked(
             tmp_path, capsys, "--json", closed=closed, registry=registry.port, warehouse="warehouse"
         )
-    finally:
-        registry.stop()
     done: list[dict[str, Any]] = json.loads(out)["connections"]
     assert code == ExitCode.UNAVAILABLE
     assert [(one["of"], one["ok"]) for one in done] == [

@@ -422,7 +422,7 @@ REASONS: list[tuple[bytes, bytes, str]] = [
         JSON_KEY,
         b'{"name":{"$oid":"5f"}}',
         (
-            "name (string): Expected `str | null`, got `object`: it is MongoDB's extended JSON; "
+            "name (string): Expected `string | null`, got `object`: it is MongoDB's extended JSON; "
             'set path = "name.$oid", or use a json column'
         ),
     ),
@@ -500,7 +500,7 @@ def test_columns_are_read_by_their_paths(value: bytes, expected: dict[str, Any] 
 
 def test_what_is_no_object_on_the_way_is_named() -> None:
     (bad,) = decoder_for(NESTED).decode([b"1"], [b'{"address":{"zip":7}}']).bad
-    assert bad.reason == "address.zip: not one JSON object: Expected `object`, got `int`"
+    assert bad.reason == "address.zip: not one JSON object: Expected `object`, got `integer`"
 
 
 def test_a_path_alone_reads_as_the_shared_one_does() -> None:
@@ -621,7 +621,7 @@ def test_a_delete_that_can_not_be_told_names_the_field_of_the_rule() -> None:
     )  # fmt: skip
     decoded = decoder_for(table).decode([b'{"k":"a"}'], [b'{"v":1,"meta":{"op":1}}'])
     (bad,) = decoded.bad
-    assert bad.reason == "delete_when (meta.op): Expected `str | null`, got `int`"
+    assert bad.reason == "delete_when (meta.op): Expected `string | null`, got `integer`"
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.thermocline.orders import COLUMNS, ORDERS, SETTINGS, wanted
 from thermocline.errors import AlterationRefused
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.definition_diff import Difference, differences_of
-
-COLUMNS = {"id": "int", "slot": "string", "count": "int", "price": "decimal(6,2)", "at": "timestamptz"}
-SETTINGS: dict[str, Any] = {
-    "name": "orders",
-    "identifier": "app.orders",
-    "topics": ["orders"],
-    "key": ["id", "slot"],
-    "entity": ["id"],
-    "columns": COLUMNS,
-}
-ORDERS = LiveTable.build(**SETTINGS)
-
-
-def wanted(**changes: Any) -> LiveTable:
-    return LiveTable.build(**SETTINGS | changes)
 
 
 def differences(**changes: Any) -> dict[str, Difference]:

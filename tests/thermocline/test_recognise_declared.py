@@ -191,6 +191,68 @@ def test_what_declares_no_properties_is_refused(text: str, why: str) -> None:
         parse_json_schema(text)
 
 
+def types_in(schema: Any) -> dict[str, str | None]:
+    return {field.name: field.type for field in parse_json_schema(json.dumps(schema)).fields()}
+
+
+def test_what_stands_beside_a_reference_or_alternatives_holds_too() -> None:
+    """Each of three places has one of the properties: the root, what it refers to, and parts of both."""
+    schema = {
+        "$ref": "#/$defs/base",
+        "properties": {"own": {"type": "string"}},
+        "allOf": [{"properties": {"part": {"type": "boolean"}}}],
+        "$defs": {
+            "base": {
+                "properties": {"id": {"type": "integer"}},
+                "allOf": [{"properties": {"far": {"type": "number"}}}],
+            }
+        },
+    }
+    assert types_in(schema) == {"own": "string", "id": "long", "part": "boolean", "far": "double"}
+    either = {"oneOf": [{"properties": {"b": {"type": "integer"}}}, {"properties": {"c": {"type": "null"}}}]}
+    inner = {"type": "object", "properties": {"a": {"type": "string"}}, **either}
+    assert types_in({"properties": {"x": inner}}) == {"x": "json"}, "two objects, which have a alike"
+
+
+def test_alternatives_of_what_is_required_are_one_object() -> None:
+    properties = {"mail": {"type": "string"}, "phone": {"type": "string"}}
+    schema = {"type": "object", "properties": properties}
+    schema |= {"anyOf": [{"required": ["mail"]}, {"required": ["phone"]}]}
+    assert types_in(schema) == {"mail": "string", "phone": "string"}
+    assert types_in({"properties": {"x": schema}}) == {"x": "struct<mail: string, phone: string>"}
+
+
+def test_references_are_followed_where_they_are_pointers_and_are_anything_where_not() -> None:
+    schema = {
+        "properties": {
+            "item": {"$ref": "#/$defs/of%20lists/oneOf/1"},
+            "named": {"$ref": "#place"},
+            "beyond": {"$ref": "#/$defs/of lists/oneOf/7"},
+        },
+        "$defs": {
+            "of lists": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+            "place": {"$anchor": "place", "type": "string"},
+        },
+    }
+    assert types_in(schema) == {"item": "long", "named": "json", "beyond": "json"}
+
+
+def test_null_is_told_in_each_of_the_ways_that_there_are() -> None:
+    ways: dict[str, Any] = {
+        "types": {"type": ["string", "null"]},
+        "any": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "const": {"oneOf": [{"type": "string"}, {"const": None}]},
+        "enum": {"enum": ["a", None]},
+        "openapi": {"type": "string", "nullable": True},
+        "by reference": {"anyOf": [{"$ref": "#/properties/plain"}, {"type": "null"}]},
+        "plain": {"type": "string"},
+    }
+    schema = {"properties": ways, "required": list(ways)}
+    fields = parse_json_schema(json.dumps(schema)).fields()
+    assert {field.name: field.type for field in fields} == dict.fromkeys(ways, "string")
+    assert [field.name for field in fields if field.is_always_there] == ["plain"]
+
+
 def test_a_few_lines_that_mean_endless_values_are_refused() -> None:
     names = [f"l{level}" for level in range(5)]  # 20 values each, and so 160,000 in the last
     schema = {

@@ -122,9 +122,10 @@ def test_the_file_is_the_named_one_then_the_variable_then_the_folder(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     with pytest.raises(
-        ConfigInvalid, match=r"elsewhere/thermocline\.toml .*; run this in the folder.*: thermocline init"
-    ):
+        ConfigInvalid, match=r"elsewhere/thermocline\.toml .*; run this in the folder that has it"
+    ) as missing:
         load_settings()
+    assert missing.value.next == "thermocline init      (looks at a topic, and writes the file)"
     monkeypatch.setenv("THERMOCLINE_CONFIG", str(tmp_path / "thermocline.toml"))
     assert load_settings().kafka.bootstrap_servers == "file:9092"
     with pytest.raises(ConfigInvalid) as caught:

@@ -41,6 +41,11 @@ def test_a_row_goes_through_envelope_fields_key_and_bucket() -> None:
     assert steps["bucket"].after == {"bucket": 1210000089 % 16, "of": 16}
 
 
+def test_fields_that_no_column_is_read_from_are_named_of_a_row() -> None:
+    steps = by_name(steps_of(table(), None, b"34", b'{"n": 7, "plan": 1, "m": 2}', no_headers))
+    assert steps["fields"].after["no column is read from"] == ["m", "plan"]
+
+
 def test_a_record_without_a_value_is_a_delete() -> None:
     steps = by_name(steps_of(table(), None, b"a", None, no_headers))
     assert steps["fields"].after == {"becomes": "a delete", "columns": {"id": "a"}}
@@ -50,7 +55,7 @@ def test_a_record_without_a_value_is_a_delete() -> None:
 def test_a_bad_record_ends_at_the_step_that_refuses_it() -> None:
     steps = by_name(steps_of(table(), None, b"a", b'{"n": "x"}', no_headers))
     assert list(steps) == ["envelope", "fields"]
-    assert steps["fields"].problem == "n (int): Expected `int | null`, got `str`"
+    assert steps["fields"].problem == "n (int): Expected `integer | null`, got `string`"
     assert steps["fields"].after == {"stage": "contract", "on_error": "quarantine", "key": {"id": "a"}}
 
 

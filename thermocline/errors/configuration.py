@@ -42,10 +42,15 @@ class ConfigInvalid(Listing, ConfigurationError):
 
     code = "config-invalid"
     _what = "the configuration {of} has {_problems}"
-    _next = "correct the file or the environment, then: thermocline config check"
+    _next = "{_step}"
 
     of: str  # a path, or "of table NAME"
     problems: tuple[str, ...]
+    step: str = ""
+
+    @property
+    def _step(self) -> str:
+        return self.step or "correct the file or the environment, then: thermocline config check"
 
 
 class ConfigExists(ConfigurationError):
@@ -203,11 +208,16 @@ class PortTaken(ConfigurationError):
 
     code = "port-taken"
     _what = "can't listen on {host}:{port}: {detail}."
-    _next = "thermocline status      (shows what answers there; or choose another port)"
+    _next = "{_step}"
 
     host: str
     port: int
     detail: str = "it is in use by another process"
+    step: str = ""
+
+    @property
+    def _step(self) -> str:
+        return self.step or "thermocline status      (shows what answers there; or choose another port)"
 
     @classmethod
     def of(cls, host: str, port: int, error: OSError) -> Self:

@@ -6,16 +6,21 @@ All are named ``thermocline_*``, but for those of processes, which have Promethe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 from thermocline.process.usage import Usage
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from thermocline.rules.headroom import Standing
+    from thermocline.rules.seam import Seam
 
 REGISTRY: Final = CollectorRegistry()
 USAGE: Final = Usage()
@@ -41,6 +46,31 @@ class BatchedHistogram(Histogram):
         for bucket, count in zip(self._buckets, counts, strict=True):
             if count:
                 bucket.inc(count)
+
+
+class OffsetGauge(Collector):
+    """An offset of each partition of each table; those of a topic that left its table are not among them."""
+
+    def __init__(self, name: str, documentation: str) -> None:
+        self._name, self._documentation = name, documentation
+        self._of_table: dict[str, Seam] = {}
+        REGISTRY.register(self)
+
+    def set(self, table: str, offsets: Seam) -> None:
+        """A table's offsets, all of them."""
+        self._of_table[table] = offsets
+
+    def describe(self) -> Iterable[Metric]:
+        """The same without values."""
+        return [GaugeMetricFamily(self._name, self._documentation, labels=_PLACE)]
+
+    def collect(self) -> Iterable[Metric]:
+        """One sample for each partition."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=_PLACE)
+        for table, offsets in list(self._of_table.items()):
+            for topic, partition, offset in offsets.items():
+                family.add_metric((table, topic, str(partition)), offset)
+        return [family]
 
 
 REQUESTS: Final = Counter(
@@ -82,17 +112,13 @@ RETENTION_SECONDS: Final = Gauge(
     ("table",),
     registry=REGISTRY,
 )
-SEAM_OFFSET: Final = Gauge(
+SEAM_OFFSET: Final = OffsetGauge(
     "thermocline_seam_offset",
     "First offset of the partition that the served snapshot does not contain (its seam).",
-    _PLACE,
-    registry=REGISTRY,
 )
-END_OFFSET: Final = Gauge(
+END_OFFSET: Final = OffsetGauge(
     "thermocline_end_offset",
     "First offset of the partition that has not been read from the log yet.",
-    _PLACE,
-    registry=REGISTRY,
 )
 HOT_BYTES: Final = Gauge(
     "thermocline_hot_bytes",

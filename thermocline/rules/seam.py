@@ -130,6 +130,11 @@ class Seam:
         """The part that is of no topic of these."""
         return Seam({place: offset for place, offset in self._offsets.items() if place[0] not in topics})
 
+    def only(self, topics: Collection[str]) -> Seam:
+        """The part that is of these topics; the same object where that is all of it."""
+        found = {place: offset for place, offset in self._offsets.items() if place[0] in topics}
+        return self if len(found) == len(self._offsets) else Seam(found)
+
     def _ends_of(self, ranges: Iterable[Span]) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}
         for span in ranges:

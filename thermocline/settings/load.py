@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=BaseModel)
 
 FILE_NAME: Final = "thermocline.toml"
+_INIT: Final = "thermocline init      (looks at a topic, and writes the file)"
 
 PASS_THROUGH: Final = (
     ("kafka", "client"),
@@ -100,12 +101,8 @@ def find_file(path: Path | None = None) -> Path:
     named, file = _named(path)
     if not file.exists():
         origin = "--config" if path else FILE_VARIABLE if named else "default"
-        instead = (
-            ""
-            if named
-            else "; run this in the folder that has it, name it with --config, or write one: thermocline init"
-        )
-        raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",))
+        instead = "" if named else "; run this in the folder that has it, or name it with --config"
+        raise ConfigInvalid(of=f"{file} ({origin})", problems=(f"no such file{instead}",), step=_INIT)
     return file
 
 

@@ -75,8 +75,7 @@ class Events:
 
     def _inputs(self, happened: Happened) -> list[Event]:
         if happened.job == "ingest":
-            # Topics that a pattern found since the table was taken are in the ranges alone.
-            topics = dict.fromkeys((*self.definition.topics, *(one.topic for one in happened.ranges)))
+            topics = self.definition.topics if happened.topics is None else happened.topics
             return [self._topic(topic, happened.ranges) for topic in topics]
         done = happened.committed
         facets: Event = {}

@@ -64,7 +64,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A change of a run's state. ``ranges`` are what the run reads of the log; ``error`` is what ended it."""
+    """A change of a run's state. ``ranges`` are what the run reads of the log; ``error`` is what ended it.
+
+    ``topics`` are those of the table then; None: those that it had when it was taken.
+    """
 
     job: Job
     type: EventType
@@ -73,6 +76,7 @@ class Happened:
     ranges: tuple[OffsetRange, ...] = ()
     committed: Committed | None = None
     error: str = field(default="", kw_only=True)
+    topics: tuple[str, ...] | None = field(default=None, kw_only=True)
 
 
 def run_id_at(at_ms: int) -> str:

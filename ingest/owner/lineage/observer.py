@@ -54,22 +54,24 @@ class LineageObserver(Observer):
     def __init__(self, sender: Putting, clock: Clock) -> None:
         self._sender, self._clock = sender, clock
         self._batch: _Run | None = None
+        self._topics: tuple[str, ...] | None = None  # once any came or left
 
     def began(self, batch: Batch) -> None:
         """A run of ingest begins."""
         now_ms = self._clock.now_ms()
         self._batch = _Run(run_id_at(now_ms), batch.ranges)
-        self._sender.put(Happened("ingest", "START", self._batch.id, now_ms, batch.ranges))
+        self._put("START", self._batch, now_ms)
 
     def landed(self, landed: Landed, change: TableChange) -> None:
         """The run of ingest ends well; or a rewrite did, of which nothing was said before."""
+        if change.definition is not None:
+            self._topics = change.definition.topics
         if change.kind == "rewrite":
             self._rewritten(Committed.of(landed, change), change.began_ms)
         elif self._batch is not None:
             run, self._batch = self._batch, None
             done = Committed.of(landed, change)
-            now_ms = self._clock.now_ms()
-            self._sender.put(Happened("ingest", "COMPLETE", run.id, now_ms, run.ranges, done))
+            self._put("COMPLETE", run, self._clock.now_ms(), done)
 
     def failed(self, error: BaseException) -> None:
         """The run of ingest ends badly, unless it had landed already."""
@@ -79,12 +81,19 @@ class LineageObserver(Observer):
         # What was interrupted, or got no answer, may have landed all the same.
         is_failure = isinstance(error, Exception) and not isinstance(error, CommitUnknown)
         ended: EventType = "FAIL" if is_failure else "ABORT"  # safety: lineage-unknown-is-no-failure
-        now_ms = self._clock.now_ms()
-        self._sender.put(Happened("ingest", ended, run.id, now_ms, run.ranges, error=_said(error)))
+        self._put(ended, run, self._clock.now_ms(), error=_said(error))
 
     def close(self) -> None:
         """Sends what is left, for a moment."""
         self._sender.close()
+
+    def _put(
+        self, type_: EventType, run: _Run, now_ms: int, done: Committed | None = None, error: str = ""
+    ) -> None:
+        topics = self._topics
+        self._sender.put(
+            Happened("ingest", type_, run.id, now_ms, run.ranges, done, error=error, topics=topics)
+        )
 
     def _rewritten(self, done: Committed, since_ms: int | None) -> None:
         now_ms = self._clock.now_ms()

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from starlette.responses import HTMLResponse
 
 from thermocline.serving.http.site import render
-from thermocline.serving.http.site.sign_in import PAGE_HEADERS
+from thermocline.serving.http.site.sign_in import PAGE_HEADERS, SIGNED_IN
 from thermocline.serving.http.statuses import operated
 from thermocline.serving.read.caller import Action
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+    from starlette.requests import Request
     from starlette.responses import Response
 
     from thermocline.serving.http.worker import Worker
@@ -22,6 +23,7 @@ __all__ = ["framed"]
 
 
 def framed(
+    request: Request,
     worker: Worker,
     caller: Caller,
     title: str,
@@ -37,6 +39,6 @@ def framed(
         for table in worker.tables
         if table.name not in names and caller.may(Action.LOOKUP, table.name)
     ]
-    signed_in = caller.key is not None
+    signed_in = request.scope.get(SIGNED_IN, False)
     values = {"signed_in": signed_in, "here": here, "looked_up": others, "is_still": is_still}
     return HTMLResponse(render.page(title, main, names, **values), status, PAGE_HEADERS)

@@ -14,6 +14,7 @@ from thermocline.errors import BadParameter, ThermoclineError, UnknownTable, ref
 from thermocline.process.clock import SystemClock
 from thermocline.serving.http.dependencies import Asking, Noting, OfWorker
 from thermocline.serving.http.explained import Found, find_explained
+from thermocline.serving.http.problems import PEER
 from thermocline.serving.http.requests import header_of, parameters_of
 from thermocline.serving.http.site import render
 from thermocline.serving.http.site.asked import as_command, as_curl, as_python
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from thermocline.rules.definition import LiveTable
+    from thermocline.serving.access.connections import Peer
     from thermocline.serving.cold.entity_rows import JsonRow
     from thermocline.serving.http.noted import Noted
     from thermocline.serving.http.worker import Worker
@@ -96,7 +98,7 @@ async def lookup_page(
         served = worker.tables.read_by(caller, table)
     except UnknownTable:
         main = render.part("unknown.html", name=table, what="may look up rows of")
-        return framed(worker, caller, "No such table", main, status=404, is_still=True)
+        return framed(request, worker, caller, "No such table", main, status=404, is_still=True)
     page = _Page(served, operates=caller.may(Action.ADMIN, table))
     try:
         await page.ask(worker, caller, noted, request)
@@ -105,7 +107,7 @@ async def lookup_page(
         page.fail(error, request.url.path)
     main = await asyncio.to_thread(page.render)
     here = "" if page.operates else table
-    return framed(worker, caller, f"Look up {table}", main, page.status, here, is_still=True)
+    return framed(request, worker, caller, f"Look up {table}", main, page.status, here, is_still=True)
 
 
 @dataclass(slots=True)
@@ -188,8 +190,11 @@ def _given(definition: LiveTable, parameters: Mapping[str, str]) -> dict[str, st
 
 
 def _url_of(request: Request) -> str:
-    """This server's, as the browser knows it; a proxy may say that it came by TLS."""
-    is_secure = header_of(request.scope, "X-Forwarded-Proto") == "https"
+    """This server's, as the browser knows it; a proxy of ours may say that it came by TLS."""
+    peer: Peer | None = request.scope.get("state", {}).get(PEER)
+    is_of_proxy = peer is not None and peer.is_proxy
+    # safety: forwarded-proto-of-proxies
+    is_secure = is_of_proxy and header_of(request.scope, "X-Forwarded-Proto") == "https"
     return f"{'https' if is_secure else request.scope['scheme']}://{header_of(request.scope, 'Host')}"
 
 

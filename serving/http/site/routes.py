@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from thermocline.errors import BadRequest, ThermoclineError, UnknownTable
@@ -29,8 +30,6 @@ from thermocline.serving.http.statuses import operated, operates_all, server_sta
 from thermocline.serving.read.caller import Action, Credentials
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from thermocline.serving.http.worker import Worker
     from thermocline.serving.read.caller import Caller
 
@@ -58,33 +57,41 @@ IsPart = Annotated[bool, Query(alias="part")]
 
 
 @pages.get("/")
-async def tables_page(worker: OfWorker, caller: Asking, is_part: IsPart = False) -> Response:
+async def tables_page(
+    request: Request, worker: OfWorker, caller: Asking, is_part: IsPart = False
+) -> Response:
     """All tables that the caller operates."""
     main = await _shared(worker, caller, "tables.html", None)
-    return _answer(worker, caller, "Tables", main, is_part)
+    return _answer(request, worker, caller, "Tables", main, is_part)
 
 
 @pages.get("/tables/{table:path}/bad-records")
-async def bad_records_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+async def bad_records_page(
+    request: Request, worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False
+) -> Response:
     """The bad records of one of them."""
-    return await _of_table(worker, caller, "bad_records.html", table, f"{table}: bad records", is_part)
+    return await _of_table(
+        request, worker, caller, "bad_records.html", table, f"{table}: bad records", is_part
+    )
 
 
 @pages.get("/tables/{table:path}")
-async def table_page(worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False) -> Response:
+async def table_page(
+    request: Request, worker: OfWorker, caller: Asking, table: str, is_part: IsPart = False
+) -> Response:
     """One of them."""
-    return await _of_table(worker, caller, "table.html", table, table, is_part)
+    return await _of_table(request, worker, caller, "table.html", table, table, is_part)
 
 
 async def _of_table(
-    worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
+    request: Request, worker: Worker, caller: Caller, template: str, table: str, title: str, is_part: bool
 ) -> Response:
     try:
         main = await _shared(worker, caller, template, table)
     except UnknownTable:
         main = render.part("unknown.html", name=table, what="operate")
-        return _answer(worker, caller, "No such table", main, is_part, status=404)
-    return _answer(worker, caller, title, main, is_part)
+        return _answer(request, worker, caller, "No such table", main, is_part, status=404)
+    return _answer(request, worker, caller, title, main, is_part)
 
 
 @assets.get(SIGN_IN)
@@ -142,7 +149,7 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     reads_all = name is not None and caller.reads_all(name)
     looks_up = name is not None and caller.may(Action.LOOKUP, name)
 
-    async def make() -> Markup:
+    async def make() -> str:
         status = await server_status(worker, caller, name)
         values = {"status": status, "verdict": render.overall(status), "now": status.as_of_ms}
         if name is not None:
@@ -153,12 +160,18 @@ async def _shared(worker: Worker, caller: Caller, template: str, name: str | Non
     # safety: pages-shared-by-grants, pages-shared-by-readers
     key = template, name, shown, operates_all(worker, caller), reads_all, looks_up
     seconds = min(max(SHARED_SECONDS, SHARED_SECONDS_PER_TABLE * len(shown)), SHARED_SECONDS_MAX)
-    return await worker.pages.get(key, seconds, make)
+    return Markup(await worker.pages.get(key, seconds, make))  # noqa: S704  what a template made, here or in another worker
 
 
 def _answer(
-    worker: Worker, caller: Caller, title: str, main: Markup, is_part: bool, status: int = 200
+    request: Request,
+    worker: Worker,
+    caller: Caller,
+    title: str,
+    main: Markup,
+    is_part: bool,
+    status: int = 200,
 ) -> Response:
     if is_part:
         return HTMLResponse(main, status, PAGE_HEADERS)
-    return framed(worker, caller, title, main, status, here=title)
+    return framed(request, worker, caller, title, main, status, here=title)

@@ -1,4 +1,4 @@
-"""Shares pages between the workers of a server: each is made once for all who look at the same.
+"""Shares pages, and statuses as JSON, between the workers: each is made once for all who look at the same.
 
 A page that is made lies in the folder that the processes of a running server share, and nobody else can
 enter. While one worker makes it, the others wait for it; so what many viewers cost is the same whatever the
@@ -18,8 +18,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import uuid4
 
-from markupsafe import Markup
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,7 +35,7 @@ _PAGE, _LOCK = ".page", ".lock"
 
 class _Made(NamedTuple):
     at: float
-    content: Markup
+    content: str
 
 
 @dataclass(slots=True)
@@ -57,7 +55,7 @@ class SharedPages:
         self._now = now
         self._kept: dict[str, _Kept] = {}
 
-    async def get(self, key: object, seconds: float, make: Callable[[], Awaitable[Markup]]) -> Markup:
+    async def get(self, key: object, seconds: float, make: Callable[[], Awaitable[str]]) -> str:
         """The page of that key, which is at most so old; made where there is none."""
         name = sha256(repr(key).encode()).hexdigest()  # safety: pages-shared-by-key
         if name not in self._kept and len(self._kept) >= PAGES_MAX:
@@ -68,7 +66,7 @@ class SharedPages:
                 kept.made = await self._found_or_made(name, seconds, make)
             return kept.made.content
 
-    async def _found_or_made(self, name: str, seconds: float, make: Callable[[], Awaitable[Markup]]) -> _Made:
+    async def _found_or_made(self, name: str, seconds: float, make: Callable[[], Awaitable[str]]) -> _Made:
         folder, until = self._folder, self._now() + WAIT_SECONDS
         while folder is not None:
             with _alone(folder, name) as is_alone:
@@ -80,7 +78,7 @@ class SharedPages:
             await asyncio.sleep(LOOK_SECONDS)
         return await self._make(name, make)
 
-    async def _make(self, name: str, make: Callable[[], Awaitable[Markup]]) -> _Made:
+    async def _make(self, name: str, make: Callable[[], Awaitable[str]]) -> _Made:
         at = self._now()
         made = _Made(at, await make())
         if self._folder is not None:
@@ -117,7 +115,7 @@ def _is_locked(lock: int) -> bool:
 def _read(path: Path) -> _Made | None:
     with suppress(OSError, ValueError):
         at, _, content = path.read_text("utf-8").partition("\n")
-        return _Made(float(at), Markup(content))  # noqa: S704  what another worker rendered
+        return _Made(float(at), content)
     return None
 
 

@@ -12,7 +12,7 @@ from thermocline.serving.http.site.session import is_page
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["CREDENTIALS", "PAGE_HEADERS", "sign_in_page"]
+__all__ = ["CREDENTIALS", "PAGE_HEADERS", "SIGNED_IN", "sign_in_page"]
 
 PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -21,6 +21,8 @@ PAGE_HEADERS: Final = {
 }
 CREDENTIALS: Final = "thermocline.credentials"
 """Where a request's scope has the `Credentials` that it brings."""
+SIGNED_IN: Final = "thermocline.signed-in"
+"""And whether they are those of a session: of the form, not of a header or a certificate."""
 
 
 def sign_in_page(to: str, problem: str = "", status: int = 401) -> Response:

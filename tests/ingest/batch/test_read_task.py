@@ -16,6 +16,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.ingest.one_bucket import DEFINITION
+from tests.thermocline.registered import Registered, framed
 from thermocline.errors import EngineFailed, KafkaUnreachable, OffsetsGone, StorageFailed, ThermoclineError
 from thermocline.ingest.batch import read_task as module
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
@@ -167,3 +168,37 @@ def test_each_table_is_told_in_its_name_that_the_log_was_cut(monkeypatch: pytest
     reports = [report for _, _, report in read_for(["a", "b"], ReadOnce(cut), monkeypatch)]
     told = [pickle.loads(report.error) for report in reports if report.error]
     assert [(error.table, error.gaps) for error in told] == [("a", cut.gaps), ("b", cut.gaps)]
+
+
+def test_fields_that_a_schema_declares_and_no_column_is_read_from_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of the records are of a schema with such a field, which the registry is asked for."""
+    fields = [{"name": "value", "type": "string"}]
+    more = [*fields, {"name": "plan", "type": "string"}]
+    registry = Registered(
+        {one: {"type": "record", "name": "R", "fields": of} for one, of in ((1, fields), (2, more))}
+    )
+    values = [framed(1, b"\x02v"), framed(2, b"\x02v\x02p"), framed(2, b"\x02w\x02p"), None]
+
+    def log(*_: object) -> Iterator[RecordChunk]:
+        keys = [b'{"app_id": 1, "user_id": "u", "key": "%d"}' % at for at in range(4)]
+        yield RecordChunk("profiles", 0, [*keys], [*values], [0, 1, 2, 3], [0] * 4, [Bare()] * 4)
+
+    monkeypatch.setattr(module, "read_ranges", log)
+    columns = {column.name: column.type.declared for column in DEFINITION.columns}
+    avro = LiveTable.build(
+        name="profiles",
+        identifier="app.profiles",
+        topics=["profiles"],
+        key=DEFINITION.key,
+        columns=columns,
+        format="avro",
+        key_format="json",
+    )
+    nothing = cast("Any", None)
+    task = ReadTask(avro, {}, nothing, nothing, "", {}, cast("Any", registry))
+    *_, last = run_read_task([task], KafkaRanges([RANGES]), 0)
+    report = msgspec.msgpack.decode(last.column("stream")[-1].as_py(), type=ReadReport)
+    assert (report.error, report.bad) == (None, {})
+    assert (report.sampled_values, report.unread_fields) == (3, {"plan": 2})

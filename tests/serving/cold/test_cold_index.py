@@ -238,6 +238,7 @@ class _Nothing(PinnedHot):
 
     def __init__(self, index: ColdIndex) -> None:
         self.start = self.end = Seam()
+        self.topics = frozenset(index.definition.topics)
         self.source, self.definition_json = index.source, index.definition_json
         self.complete_from_ms = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +13,22 @@ from thermocline.rules.identity import NEVER_MS
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot.compatibility import incompatibility
 
+OTHER_TOPICS = replace(DEFINITION, version=2, topics=("more",))
+ANOTHER = replace(DEFINITION, suppress_unchanged=not DEFINITION.suppress_unchanged)
 SNAPSHOT = {
-    "definition_json": "the definition",
+    "definition_json": DEFINITION.to_json(),
     "definition": DEFINITION,
     "source": "the log",
     "seam": START,
     "tombstones_from_ms": 5_000,
 }
-HOT = {"definition_json": "the definition", "source": "the log", "start": START, "complete_from_ms": 5_000}
+HOT = {
+    "definition_json": DEFINITION.to_json(),
+    "topics": frozenset(DEFINITION.topics),
+    "source": "the log",
+    "start": START,
+    "complete_from_ms": 5_000,
+}
 
 
 def _misfit(hot: dict[str, Any], **snapshot: Any) -> str | None:
@@ -32,7 +41,9 @@ def _misfit(hot: dict[str, Any], **snapshot: Any) -> str | None:
     ("hot", "why"),
     [
         ({}, None),
-        ({"definition_json": "another"}, "another definition"),
+        ({"definition_json": OTHER_TOPICS.to_json()}, None),
+        ({"definition_json": ANOTHER.to_json()}, "another definition"),
+        ({"topics": frozenset({"profiles", "later"})}, "not read from more"),
         ({"source": "another"}, "another log"),
         (
             {"start": START.merged_max(Seam({PLACES[0]: 101}))},

@@ -57,7 +57,7 @@ def appended(generation: Generation, start: int, *keys: bytes) -> None:
 
 def since(generation: Generation, offset: int) -> Mapping[int, Sequence[bytes]] | None:
     with generation.read() as transaction:
-        return arrived_by_bucket([transaction], Seam({("profiles", 0): offset}))
+        return arrived_by_bucket([transaction], ["profiles"], Seam({("profiles", 0): offset}))
 
 
 def test_what_came_since_an_offset_is_told_by_bucket_and_nothing_older(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.manual_clock import ManualClock
@@ -27,6 +27,7 @@ from thermocline.rules.keys import bucket_of, encode_one
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot import disk, manifest, tier, tier_folder, view
 from thermocline.serving.hot import pinned as pinned_module
+from thermocline.serving.hot import refused as refused_module
 from thermocline.serving.hot.generation import Generation
 from thermocline.serving.hot.leases import TIMEOUT_SECONDS, ReaderLease
 from thermocline.serving.hot.pinned import hold
@@ -118,7 +119,7 @@ def test_where_more_records_were_refused_than_are_kept_is_said(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: two are kept of four generations' records; of the ranges of the rest, two are merged."""
-    monkeypatch.setattr(tier, "KEPT_MAX", 2)
+    monkeypatch.setattr(refused_module, "KEPT_MAX", 2)
     monkeypatch.setattr(tier, "GENERATIONS_MAX", 2)
     for _ in range(3):
         for _ in range(2):
@@ -390,8 +391,7 @@ def test_only_one_tailer_can_write(world: World) -> None:
 
 
 def altered(definition: LiveTable) -> LiveTable:
-    fields = msgspec.json.decode(definition.to_json())
-    return LiveTable.from_json(msgspec.json.encode(fields | {"version": 2}).decode(), definition.name)
+    return replace(definition, version=2, suppress_unchanged=not definition.suppress_unchanged)
 
 
 def test_another_definition_begins_an_empty_tier_and_readers_notice(world: World) -> None:

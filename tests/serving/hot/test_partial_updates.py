@@ -211,7 +211,7 @@ def test_whole_records_of_a_partial_table_are_stored_as_in_any_other() -> None:
     plain = replace(DEFINITION, partial_updates=False)
     chunk = RecordChunk("t", 0, [b'{"k": "a"}'], [b'{"v": 1, "w": "w", "x": null, "y": null}'], [7], [0])
     stored = [
-        list(stored_records(one, chunk, decoder_for(one).decode(chunk.keys, chunk.values), [0]))
+        list(stored_records(one, 0, chunk, decoder_for(one).decode(chunk.keys, chunk.values), [0]))
         for one in (DEFINITION, plain)
     ]
     assert stored[0] == stored[1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -160,6 +162,30 @@ def test_it_waits_in_the_same_line_as_lookups(
     monkeypatch.setattr(worker_module, "COLD_WAITING_MAX", 0)
     busy = asked.ask()
     assert (busy.status_code, busy.json()["code"]) == (503, ServerBusy.code)
+
+
+def test_it_counts_as_the_lookups_that_it_takes_as_long_as(
+    asked: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: five may wait; while an explained lookup does, no other one may that reads a file."""
+    monkeypatch.setattr(worker_module, "COLD_WAITING_MAX", 5)
+    may_read, is_waiting = threading.Event(), threading.Event()
+    explain = worker_module.explain
+
+    def slowly(*arguments: Any) -> Any:
+        is_waiting.set()
+        assert may_read.wait(60)
+        return explain(*arguments)
+
+    monkeypatch.setattr(worker_module, "explain", slowly)
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(asked.ask)
+        assert is_waiting.wait(60)
+        busy = asked.ask(url="/v1/tables/profiles/rows", params={"user_id": "u2"})
+        assert (busy.status_code, busy.json()["code"]) == (503, ServerBusy.code)
+        may_read.set()
+        assert waiting.result(60).status_code == 200
+    assert asked.ask(url="/v1/tables/profiles/rows", params={"user_id": "u2"}).status_code == 200
 
 
 def test_a_record_that_loses_by_its_sequence_is_not_where_the_row_came_from(

@@ -102,6 +102,15 @@ def test_whoever_reads_a_refused_write_beyond_those_that_are_kept_is_told(
     assert extract.headers["Thermocline-Refused-Unlisted"] == "profiles/1@0-1"
 
 
+def test_a_partition_that_is_full_of_refused_records_hides_no_other(served: SimpleNamespace) -> None:
+    _bad(served, "ada", 5)
+    _bad(served, "bob", 2, partition=1)
+    listed = served.client.get("/v1/tables/profiles/refused", params={"limit": 4}).json()
+    assert (_places(listed), listed["more"]) == ([(0, 4), (0, 3), (1, 1), (1, 0)], True)
+    listed = served.client.get("/v1/tables/profiles/refused", params={"limit": 6}).json()
+    assert (_places(listed), listed["more"]) == ([(0, 4), (0, 3), (0, 2), (0, 1), (1, 1), (1, 0)], True)
+
+
 def test_refused_records_that_are_not_looked_through_are_said_to_be_unlisted(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.serving.http.site_server import HOSTILE, OWNER, STANDBY, Site, keep_fresh
 from thermocline.errors import Unauthenticated
+from thermocline.serving.http import statuses
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.site import routes
 from thermocline.serving.http.site.session import COOKIE, Session, is_from_here, is_page
@@ -209,9 +210,38 @@ def test_pages_that_there_are_not_take_no_place_of_those_that_are_shared(
     assert made == ["orders"]
 
 
+def test_a_tables_status_is_made_once_for_all_who_see_the_same_of_it(
+    site: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read rows is told reasons, and who operates all tables is told of the disk."""
+    bad_records_are_kept(site)
+    made: list[str] = []
+
+    async def noting(worker: Worker, caller: Caller, name: str | None = None) -> ServerStatus:
+        made.append(caller.name)
+        return await server_status(worker, caller, name)
+
+    monkeypatch.setattr(statuses, "server_status", noting)
+    monkeypatch.setattr(statuses, "SHARED_SECONDS", 600.0)
+    found = {
+        key: site.get("/status?table=orders", key).text for key in 2 * ("of-ops", "of-analyst", "of-all")
+    }
+    assert made == ["ops", "analyst", "everyone"]
+    assert [("zuleika" in text, '"disk":{}' in text) for text in found.values()] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+    assert site.get("/status?table=orders", "of-app-7").text == found["of-ops"], "of some rows: no reasons"
+    assert site.get("/status?table=payments", "of-ops").status_code == 404
+
+
 def test_who_operates_nothing_is_shown_nothing(site: SimpleNamespace) -> None:
     page = site.get("/", "of-reader").text
     assert "There is no table here that you operate." in page
+    status = site.get("/status", "of-reader").json()
+    assert (status["tables"], status["not_operated"]) == ({}, ["orders"])
+    assert "not_operated" not in site.get("/status", "of-all").json()
     assert "orders" not in page.replace('<a href="/tables/orders/lookup">orders</a>', "")
     assert site.get("/tables/orders", "of-reader").status_code == 404
     assert site.get("/status?table=orders", "of-reader").status_code == 404
@@ -239,6 +269,8 @@ def test_a_key_signs_in_for_pages_alone(site: SimpleNamespace) -> None:
     page = site.get("/tables/orders", None)
     assert page.status_code == 200
     assert "orders is well." in page.text
+    assert "Sign out" in page.text
+    assert "Sign out" not in site.get("/tables/orders").text, "it came with its key, which no form took"
     for path in ("/status", "/v1/tables", "/metrics", "/docs"):
         assert site.get(path, None).status_code == 401, "no endpoint of the API takes the cookie"
     assert site.client.post("/").status_code == 401
@@ -360,6 +392,17 @@ def test_no_next_commit_is_announced_where_nobody_ingests(site: SimpleNamespace)
     assert "when ingest runs" in site.get("/tables/payments").text
     assert "when ingest runs" not in site.get("/tables/orders").text
     assert site.get("/").text.count("when ingest runs") == 1
+
+
+def test_how_long_records_wait_is_not_known_before_the_tailer_has_looked(site: SimpleNamespace) -> None:
+    """The table had all that the log had an hour ago; that a record has come since does not say when."""
+    path = site.site.worlds["orders"].folder / "table.json"
+    known = msgspec.json.decode(path.read_bytes())
+    path.write_bytes(msgspec.json.encode({**known, "drained_ms": known["drained_ms"] - 3_600_000}))
+    table = site.get("/status").json()["tables"]["orders"]
+    assert table["ingest"]["lag_records"] > 0
+    assert table["ingest"]["lag_seconds"] is None
+    assert not any("is behind" in one["text"] for one in table["findings"])
 
 
 def test_what_the_tailer_says_of_lag_and_headroom_is_shown(site: SimpleNamespace) -> None:

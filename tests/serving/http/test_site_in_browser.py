@@ -20,6 +20,9 @@ import pytest
 
 from tests.environments import python_with
 from tests.serving.http.site_server import BROKEN, HOSTILE, OWNER, STANDBY, Site, keep_fresh, listening
+from thermocline.errors import Unauthenticated
+from thermocline.serving.http.guard import Guard
+from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 
 pytest.importorskip("selenium")
 
@@ -197,6 +200,53 @@ def test_an_open_page_follows_what_happens(browser: Any, site: tuple[str, Site])
     )
     opened = browser.find_element(By.ID, "all-buckets")
     assert opened.get_attribute("open") is not None, "what somebody opened stays open"
+
+
+def test_a_link_from_elsewhere_leads_to_the_page_for_who_is_signed_in(
+    browser: Any, served: Callable[..., Any], tmp_path: Path
+) -> None:
+    """No cookie comes with the link, so the page asks once more; then each page is asked for once again."""
+    site = Site(served, tmp_path / "state")
+    site.add("orders")
+    asked: list[str] = []
+
+    def admit(credentials: Credentials) -> Caller:
+        if credentials.authorization != "Bearer of-ops":
+            raise Unauthenticated(detail="it is no key of this server")
+        return EVERYONE
+
+    app = site.app(Guard(admit))
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            asked.append(scope["path"])
+        await app(scope, receive, send)
+
+    with listening(noting) as url:
+        shown(browser, f"{url}/", "wide", "light")
+        browser.find_element(By.ID, "key").send_keys("of-ops")
+        browser.find_element(By.CSS_SELECTOR, "form button").click()
+        wait_for(browser, "Sign out")
+        for _ in range(2):
+            asked.clear()
+            browser.get(f'data:text/html,<a href="{url}/tables/orders?x=1%23">there</a>')
+            browser.find_element(By.TAG_NAME, "a").click()
+            wait_for(browser, "Sign out")
+            assert asked.count("/tables/orders") == 2
+        browser.find_element(By.CSS_SELECTOR, "header form button").click()
+        wait_for(browser, "API key or token")
+        asked.clear()
+        browser.get(f"{url}/tables/orders")
+        wait_for(browser, "API key or token")
+        assert asked.count("/tables/orders") <= 2
+
+
+def wait_for(browser: Any, text: str) -> None:
+    """Until a page shows a text."""
+    until = time.monotonic() + 30
+    while text not in browser.find_element(By.TAG_NAME, "body").text:
+        assert time.monotonic() < until, f"{text} is not shown"
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("size", SIZES)

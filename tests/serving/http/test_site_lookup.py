@@ -23,8 +23,10 @@ from thermocline.errors import AuditUnavailable, Unauthenticated
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.definition import Column
 from thermocline.serving.access.audit import AuditLog
+from thermocline.serving.access.connections import Peer
 from thermocline.serving.access.entity_hash import EntityHash
 from thermocline.serving.http.guard import Guard
+from thermocline.serving.http.problems import PEER
 from thermocline.serving.http.site import lookup as lookup_module
 from thermocline.serving.http.site.asked import as_command, as_curl, as_python
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
@@ -315,6 +317,22 @@ def test_who_is_known_by_a_certificate_is_told_of_no_key(
         curl, python, _ = codes_of(client.get(PAGE, params={"app_id": "7", "user_id": "u1"}).text)
     assert shlex.split(curl)[1].startswith("https://testserver/v1/tables/orders/rows?")
     assert "THERMOCLINE_KEY" not in curl + python
+
+
+@pytest.mark.parametrize(("is_proxy", "scheme"), [(True, "https"), (False, "http")])
+def test_only_a_proxy_of_ours_says_that_its_caller_came_by_tls(
+    site: SimpleNamespace, client_of: Callable[..., Any], is_proxy: bool, scheme: str
+) -> None:
+    app = site.site.app(Guard(admit))
+
+    async def from_peer(scope: Any, receive: Any, send: Any) -> None:
+        more = {"state": {**scope.get("state", {}), PEER: Peer("192.0.2.1", is_proxy=is_proxy)}}
+        await app({**scope, **more} if scope["type"] == "http" else scope, receive, send)
+
+    headers = {"Authorization": "Bearer both", "X-Forwarded-Proto": "https"}
+    with client_of(from_peer, base_url="http://testserver") as client:
+        page = client.get(PAGE, params={"app_id": "7", "user_id": "u1"}, headers=headers).text
+    assert shlex.split(codes_of(page)[0])[-1].startswith(f"{scheme}://testserver/v1/")
 
 
 def test_a_host_that_a_shell_would_run_is_quoted() -> None:

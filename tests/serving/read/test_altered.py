@@ -12,12 +12,15 @@ import msgspec
 import pytest
 
 from thermocline.errors import NotReady, ReadPointGone, TableMissing, TableRestricted
+from thermocline.process import metrics
 from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.decode import json_row
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
+from thermocline.serving.cold.manifest import source_of
+from thermocline.serving.read import lookup
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Grant, Part
 from thermocline.serving.read.entity import entity_of
 from thermocline.serving.read.tables import ServedTable
@@ -129,6 +132,47 @@ def test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_re
     check()
     assert any(row["count"] == 1 << 40 for row in world.rows().values())
     assert {row["score"] for row in world.rows().values()} == {None, 0.5}
+
+
+def with_another_topic(world: Any, table: ServedTable) -> Callable[[], int]:
+    """A topic came, which the tailer has not read to its end; what tells the version that is served."""
+    world.produce({"user": "u0", "slot": 1}, {"count": 1, "price": "1.00"})
+    world.tail()
+    world.alter(replace(BEFORE, version=2, topics=("profiles", "more")))
+    world.publish()
+    table.refresh()
+    world.tier.follow(world.definition, source_of(world.table, world.state))
+    world.tier.extend(Seam({("more", 0): 0}))
+    assert world.tier.records == 1
+
+    def served_version() -> int:
+        table.refresh()
+        assert looked_up(table) == world.rows()
+        return table.reader.look(()).cold.index.definition.version
+
+    return served_version
+
+
+def test_a_server_stays_at_its_snapshot_until_a_topic_that_came_is_read_to_its_end(
+    served: tuple[Any, ServedTable],
+) -> None:
+    world, table = served
+    served_version = with_another_topic(world, table)
+    assert served_version() == 1
+    assert not table.reader.look(()).is_stale
+    world.tier.append([], Seam({("more", 0): 0}), {("more", 0): world.clock.monotonic()})
+    assert served_version() == 2
+    assert not table.reader.look(()).is_stale
+    assert table.reader.end().topics == ("more", "profiles")
+
+
+def test_but_not_for_long_where_it_is_not_read(
+    served: tuple[Any, ServedTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served_version = with_another_topic(*served)
+    monkeypatch.setattr(lookup, "UNREAD_SECONDS_MAX", 0.0)
+    assert served_version() == 2
+    assert served[1].reader.look(()).is_stale
 
 
 def test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before(
@@ -342,6 +386,18 @@ def test_metrics_show_whether_the_tailer_follows_the_catalog_and_what_it_may_hol
         of_table = {"table": table.name}
         assert REGISTRY.get_sample_value("thermocline_catalog_problem", of_table) == measured
         assert REGISTRY.get_sample_value("thermocline_hot_bytes_max", of_table) == 7
+
+
+def test_metrics_of_offsets_are_those_of_the_topics_of_the_table(served: tuple[Any, ServedTable]) -> None:
+    world, table = served
+    world.produce({"user": "u0", "slot": 1}, {"count": 1, "price": "1.00"})
+    world.tail()
+    metrics.END_OFFSET.set(table.name, Seam({("left", 0): 9}))
+    table.measure()
+    of_table = {"table": table.name, "partition": "0"}
+    assert REGISTRY.get_sample_value("thermocline_end_offset", {**of_table, "topic": "profiles"}) == 1
+    assert REGISTRY.get_sample_value("thermocline_end_offset", {**of_table, "topic": "left"}) is None
+    assert REGISTRY.get_sample_value("thermocline_seam_offset", {**of_table, "topic": "profiles"}) == 0
 
 
 def test_a_table_that_is_created_again_is_refused_until_nothing_is_held_of_the_one_before(

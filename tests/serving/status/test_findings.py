@@ -34,6 +34,11 @@ def told(**more: Any) -> list[tuple[str, str, str]]:
     return [(one.level, one.text, one.next) for one in findings_of("orders", **given)]
 
 
+def test_what_an_owner_left_is_one_word_of_the_command_that_is_printed() -> None:
+    stopped = OWNER.model_copy(update={"stopped_by": "x; rm -r ~", "stopped_because": "?"})
+    assert [step for _, _, step in told(owner=stopped)] == ["`thermocline explain 'x; rm -r ~'`"]
+
+
 def test_a_table_that_is_well_has_no_findings() -> None:
     assert told() == []
     assert verdict_of(()).text == "is well"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,7 +44,7 @@ def table(tmp_path: Path) -> Any:
 
 def kept(tmp_path: Path, clock: ManualClock) -> FactsKeeper:
     (tmp_path / "state").mkdir(exist_ok=True)
-    return FactsKeeper(tmp_path / "state", 60.0, clock)
+    return FactsKeeper(tmp_path / "state", 60.0, clock, lambda work: work())
 
 
 def commit(table: Any, began_ms_before: int, read: int, quarantined: int) -> None:
@@ -144,6 +145,46 @@ def wanted(tmp_path: Path, clock: ManualClock) -> None:
         path = tmp_path / "state" / name
         path.touch()
         os.utime(path, (clock.now_ms() / 1000, clock.now_ms() / 1000))
+
+
+def test_following_does_not_wait_for_a_store_that_is_asked_for_the_status(tmp_path: Path, table: Any) -> None:
+    """Method: what is to be done beside following is done when the test says so."""
+    clock, asked = ManualClock(), list[Callable[[], None]]()
+    (tmp_path / "state").mkdir()
+    wanted(tmp_path, clock)
+    keeper = FactsKeeper(tmp_path / "state", 60.0, clock, asked.append)
+    facts = looked(keeper, tmp_path, table)
+    assert (len(facts.recent), facts.owner_at_ms) == (1, None)
+    commit(table, 4_000, read=310, quarantined=2)
+    assert len(looked(keeper, tmp_path, table).recent) == 2, "while the store is being asked"
+    assert len(asked) == 1
+    asked.pop()()
+    after = read_facts(tmp_path / "state")
+    assert after is not None
+    assert (len(after.recent), after.owner_at_ms) == (2, clock.now_ms())
+    clock.advance(31)
+    wanted(tmp_path, clock)
+    keeper.look(table)
+    assert len(asked) == 1, "asked again"
+
+
+def test_what_the_store_says_of_a_table_that_was_made_again_is_not_taken_for_the_new_one(
+    tmp_path: Path, table: Any
+) -> None:
+    clock, asked = ManualClock(), list[Callable[[], None]]()
+    (tmp_path / "state").mkdir()
+    wanted(tmp_path, clock)
+    keeper = FactsKeeper(tmp_path / "state", 60.0, clock, asked.append)
+    keeper.look(table)
+    (tmp_path / "other").mkdir()
+    settings = lake_settings(tmp_path / "other", "orders")
+    create_table(settings, "orders")
+    other = catalogs.open_table(settings, "orders")
+    keeper.look(other)
+    asked.pop()()
+    facts = read_facts(tmp_path / "state")
+    assert facts is not None
+    assert (facts.table_uuid, facts.owner_at_ms) == (str(other.metadata.table_uuid), None)
 
 
 def looked(keeper: FactsKeeper, tmp_path: Path, table: Any) -> TableFacts:

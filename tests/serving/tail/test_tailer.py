@@ -28,7 +28,7 @@ from thermocline.serving.tail.tailer import Tailer
 P0, P1, OTHER = PLACES
 PATIENCE_SECONDS = 30.0
 SOURCE = "the topics of one cluster"
-ALTERED = replace(DEFINITION, version=2)
+ALTERED = replace(DEFINITION, version=2, suppress_unchanged=not DEFINITION.suppress_unchanged)
 
 
 def snapshot(snapshot_id: int, seam: Seam) -> SnapshotState:

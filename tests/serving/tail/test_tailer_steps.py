@@ -335,6 +335,43 @@ def test_a_definition_altered_while_ingest_is_late_leaves_the_tier_until_another
     assert (status["problem"], status["definition_version"]) == (None, 2)
 
 
+WITHOUT_MORE = replace(DEFINITION, version=2, topics=("profiles",))
+
+
+def without_more(stepped: Stepped, snapshot_id: int) -> None:
+    """The other topic was deleted, and left the table, which has all of it."""
+    for known in (stepped.kafka.starts, stepped.kafka.log.partitions, stepped.kafka.log.ends):
+        known.pop(("more", 0))  # type: ignore[attr-defined]
+    state = snapshot(snapshot_id, START.only(["profiles"]))
+    stepped.follower.newest = PublishedSnapshot(WITHOUT_MORE, state, SOURCE)
+
+
+def test_a_tier_is_ready_without_a_topic_that_left_before_it_was_read(stepped: Stepped) -> None:
+    stepped.kafka.log.add(("more", 0), (1, "b", "k"), "v", 0)
+    stepped.turn(1)
+    without_more(stepped, 2)
+    status = stepped.turn(4)
+    assert (status["caught_up_to_start_ends"], status["offsets_to_ready"]) == (True, 0)
+
+
+def test_a_tier_goes_on_where_a_topic_left_and_came(stepped: Stepped) -> None:
+    stepped.kafka.log.add(P0, (1, "a", "k"), "v", 0)
+    stepped.turn(3)
+    without_more(stepped, 2)
+    status = stepped.turn(4)
+    assert (status["definition_version"], status["hot_records"]) == (2, 1)
+    assert status["positions"] == {"profiles": {"0": 101, "1": 100}}
+    assert status["lag_seconds"] < 2
+    place = ("more", 0)
+    stepped.kafka.log.partitions[place], stepped.kafka.log.ends[place], stepped.kafka.starts[place] = [], 0, 0
+    stepped.kafka.log.add(place, (1, "b", "k"), "v", 0)
+    state = snapshot(3, Seam({**dict.fromkeys(PLACES[:2], 100), place: 0}))
+    stepped.follower.newest = PublishedSnapshot(replace(DEFINITION, version=3), state, SOURCE)
+    status = stepped.turn(6)
+    assert (status["definition_version"], status["caught_up_to_start_ends"]) == (3, True)
+    assert status["positions"]["more"] == {"0": 1}
+
+
 def test_while_the_log_is_away_nothing_is_asked_of_it(stepped: Stepped) -> None:
     """Goal: pins get their seals all through an outage: a question to the log would wait for its timeout."""
     _stay_up_to_date(stepped, 600)

@@ -47,6 +47,7 @@ from thermocline.rules.decode.schema_documents import (
     SchemaFormat,
     WriterSchema,
     WriterSchemas,
+    own_schema,
 )
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
 from thermocline.rules.routing import Source
@@ -123,8 +124,8 @@ def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     ``registry`` knows the schemas of their writers, where the definition does not have them
     (``needs_registry``). Where it can't be asked, decoding raises its error.
     """
-    key_schema = _own_schema(definition.key_format, definition.key_schema, definition.key_message)
-    value_schema = _own_schema(definition.format, definition.value_schema, definition.value_message)
+    key_schema = own_schema(definition.key_format, definition.key_schema, definition.key_message)
+    value_schema = own_schema(definition.format, definition.value_schema, definition.value_message)
     key_format = _format(definition, definition.key_format, key_schema, registry, False)
     tells_unset = definition.merging.is_partial and definition.envelope == "plain"
     value_format = _format(definition, definition.format, value_schema, registry, tells_unset)
@@ -158,17 +159,6 @@ def _envelope(definition: LiveTable, value_format: Format, row_format: Format) -
 def _typed(format_: Format, row_at: Sequence[str], encoding: str) -> Format:
     """A format that reads by the schemas beside documents, where those are JSON."""
     return partial(ConnectDocuments, row_at, encoding) if format_ is JsonDocuments else format_
-
-
-def _own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:
-    """The schema that the definition has for all keys or values, if it does."""
-    if text is None:
-        return None
-    if format_ == "protobuf":
-        from thermocline.rules.protobuf_schema import unpacked_schema  # noqa: PLC0415  (see `_schema_format`)
-
-        return WriterSchema(kind="PROTOBUF", descriptors=unpacked_schema(text), message=message or "")
-    return WriterSchema((text,))
 
 
 def _format(

@@ -22,6 +22,7 @@ from thermocline.rules.decode.formats import PRESENCE, UNSET, Format, Refusals
 from thermocline.rules.decode.framing import VALUE_HEADER, heads_in
 from thermocline.rules.decode.json_documents import refused_as_a_whole
 from thermocline.rules.decode.json_object import REFUSALS
+from thermocline.rules.decode.json_reasons import said_of
 from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.decode.unavailable import Unavailable
 from thermocline.rules.definition import EMPTY_FORMATS, Column, LiveTable
@@ -96,7 +97,7 @@ class JsonDebeziumEnvelope:
         try:
             event = self._event(value)
         except REFUSALS as error:
-            return _Opened(problem=(Stage.DECODE, f"not a change event: {error}"))
+            return _Opened(problem=(Stage.DECODE, f"not a change event: {said_of(error)}"))
         row = bytes(event.after)
         problem = _problem(event.op, row != b"null")
         if problem or event.op == _DELETE:

@@ -16,6 +16,7 @@ import msgspec
 
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.decode.formats import Refusals
+from thermocline.rules.decode.json_reasons import said_of
 from thermocline.rules.definition import Column
 from thermocline.rules.nested_types import Convert, nullable
 
@@ -92,7 +93,7 @@ class JsonObject:
         try:
             raw = self._decode_raw(text)
         except REFUSALS as error:
-            refused[index] = (None, f"not one JSON object: {error}")
+            refused[index] = (None, f"not one JSON object: {said_of(error)}")
             return None
         values = {}
         for field in self._fields:
@@ -199,4 +200,4 @@ def _convert_one(column: Column, convert: Convert, index: int, value: Any, refus
 
 
 def _reason(column: Column, error: BaseException) -> str:
-    return f"{column.name} ({column.type}): {error}"
+    return f"{column.name} ({column.type}): {said_of(error)}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from thermocline.rules.definition import Column
 
-__all__ = ["TEXT_BYTES_MAX", "reason_of_column", "reason_of_document"]
+__all__ = ["TEXT_BYTES_MAX", "reason_of_column", "reason_of_document", "said_of"]
 
 TEXT_BYTES_MAX: Final = 1 << 20
 """Larger documents aren't looked at again: that takes memory, and their first words say enough."""
@@ -23,6 +23,14 @@ _STARTS: Final = b'{["-0123456789tfn'
 _SCHEMA_ID_BYTES: Final = 5
 _EXTENDED: Final = re.compile(r"\$[a-zA-Z]+")
 """Names of MongoDB's extended JSON. Source: MongoDB, "Extended JSON (v2)"."""
+_TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_QUOTED: Final = re.compile("`[a-z |]+`")
+_PYTHON: Final = re.compile(rf"\b(?:{'|'.join(_TYPES)})\b")
+
+
+def said_of(error: BaseException) -> str:
+    """What reading JSON says of an error, with JSON's names of types in place of Python's."""
+    return _QUOTED.sub(lambda found: _PYTHON.sub(lambda one: _TYPES[one[0]], found[0]), str(error))
 
 
 def reason_of_document(text: bytes, reason: str, setting: str, is_value: bool) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.json_documents import refused_as_a_whole
 from thermocline.rules.decode.json_object import REFUSALS
+from thermocline.rules.decode.json_reasons import said_of
 from thermocline.rules.decode.record import Bad, Stage
 from thermocline.rules.headers import HeadersOf
 
@@ -56,7 +57,7 @@ class MaxwellEnvelope:
         try:
             event = self._event(value)
         except REFUSALS as error:
-            return None, f"not a change event: {error}"
+            return None, f"not a change event: {said_of(error)}"
         if event.type == _DELETE:
             return None, ""
         row = bytes(event.data)

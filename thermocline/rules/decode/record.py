@@ -45,13 +45,6 @@ class Decoded:
     absent: list[tuple[str, ...]] | None = None
     filtered: Sequence[int] = ()
 
-    def not_filtered(self, values: Sequence[bytes | None]) -> Sequence[bytes | None]:
-        """Of the values that were decoded, those of records that are the table's."""
-        if not self.filtered:
-            return values
-        others = set(self.filtered)
-        return [value for index, value in enumerate(values) if index not in others]
-
 
 class Decoder(Protocol):
     """Reads the records of one live table."""

@@ -12,6 +12,8 @@ from thermocline.rules.decode.framing import Group, HeadOf, SchemaId, grouped_by
 from thermocline.rules.definition import Column
 
 __all__ = [
+    "ID_MAX",
+    "READERS_MAX",
     "AskedSchemas",
     "BodyReader",
     "OneSchema",
@@ -20,6 +22,7 @@ __all__ = [
     "Target",
     "WriterSchema",
     "WriterSchemas",
+    "own_schema",
     "read_in_groups",
 ]
 
@@ -45,6 +48,17 @@ class WriterSchema:
     kind: str = "AVRO"
     descriptors: bytes = b""
     message: str | None = None
+
+
+def own_schema(format_: str, text: str | None, message: str | None) -> WriterSchema | None:
+    """The schema that a definition has for all keys or values, if it does."""
+    if text is None:
+        return None
+    if format_ == "protobuf":
+        from thermocline.rules.protobuf_schema import unpacked_schema  # noqa: PLC0415  (takes long to load)
+
+        return WriterSchema(kind="PROTOBUF", descriptors=unpacked_schema(text), message=message or "")
+    return WriterSchema((text,))
 
 
 class WriterSchemas(Protocol):

@@ -17,6 +17,7 @@ from thermocline.rules.decode.envelopes import Parts
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, grouped_by_head, schema_id
 from thermocline.rules.decode.json_schema import JSON_SCHEMA
 from thermocline.rules.decode.schema_documents import SchemaFormat, WriterSchema
+from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf, last_header
 from thermocline.rules.keys import bucket_of, encode_one
@@ -59,7 +60,8 @@ def steps_of(
     if definition.route:
         steps.append(_route(definition, registry, key, value, headers_of, topic))
     if not decoded.filtered:
-        fields = _fields(definition, decoded, opened)
+        unread = UnreadFields(definition, registry).of([value], 1, headers_of)
+        fields = _fields(definition, decoded, opened, list(unread.names))
         steps.append(fields)
         if not fields.problem and definition.has_key:
             steps += _places(definition, decoded)
@@ -233,8 +235,10 @@ def _row(opened: Parts) -> Any:
     return opened.values[0]
 
 
-def _fields(definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any]) -> Step:
-    """The columns, or why there are none: the decoder's last word."""
+def _fields(
+    definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any], unread: Sequence[str]
+) -> Step:
+    """The columns, or why there are none: the decoder's last word. Then what no column is read from."""
     before = {"key": opened["key"], "row": opened["row"]}
     if decoded.bad:
         bad = decoded.bad[0]
@@ -248,6 +252,8 @@ def _fields(definition: LiveTable, decoded: Decoded, opened: Mapping[str, Any]) 
     after = {"becomes": "a delete" if deletes else "a row", "columns": columns}
     if decoded.absent and decoded.absent[0]:
         after["left as they are"] = list(decoded.absent[0])
+    if unread and not deletes:
+        after["no column is read from"] = list(unread)
     return Step("fields", before, after)
 
 

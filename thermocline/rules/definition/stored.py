@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.columns import declared, spelled, stored_ids
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from thermocline.rules.columns import Column
     from thermocline.rules.definition.table import LiveTable
 
-__all__ = ["declared_option", "differences", "from_stored", "stored"]
+__all__ = ["apart_from_topics", "declared_option", "differences", "from_stored", "stored"]
 
 _NOT_COMPARED = (
     *("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets"),
     *("topics", "topic_patterns"),
 )
+
+_OF_TOPICS: Final = ("topics", "topic_patterns", "version")
+"""What changes in a definition when a topic comes or goes."""
 
 
 def stored(table: LiveTable) -> str:
@@ -56,6 +60,12 @@ def from_stored(build: Callable[..., LiveTable], text: str, name: str) -> LiveTa
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         problem = f"the definition stored in the table can't be read: {first_line(error)}"
         raise ConfigInvalid(of=f"of table {name}", problems=(problem,)) from error
+
+
+@lru_cache(maxsize=64)  # of a few tables, as their topics came and went
+def apart_from_topics(text: str) -> str:
+    """What a text that `stored` gave says of records: equal for definitions that differ in topics alone."""
+    return json.dumps({name: value for name, value in json.loads(text).items() if name not in _OF_TOPICS})
 
 
 def differences(ours: LiveTable, theirs: LiveTable) -> Iterator[str]:

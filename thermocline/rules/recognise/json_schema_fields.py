@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.column_types import DECIMAL_PRECISION_MAX, FIELD_NAME, LEVELS_MAX
@@ -81,6 +82,21 @@ class JsonSchema:
         """The objects in a property; None where it is none, or has no properties."""
         node, _ = self._one(_properties(self.object).get(name, _ANYTHING), ())
         return JsonSchema(self.root, node, self.places) if _properties(node) else None
+
+    def within(self, name: str) -> Iterator[JsonSchema]:
+        """The objects that a property may have, also those in arrays, or by any name in another object."""
+        yield from self._objects(_properties(self.object).get(name, _ANYTHING), (), 0)
+
+    def _objects(self, node: Any, refs: tuple[str, ...], level: int) -> Iterator[JsonSchema]:
+        if level > LEVELS_MAX:
+            return
+        for kind, one, inner in self._branches(node, refs):
+            if kind == "object" and _properties(one):
+                yield JsonSchema(self.root, one, self.places)
+            elif kind in ("array", "object"):
+                others = one.get("items" if kind == "array" else "additionalProperties")
+                if isinstance(others, dict):
+                    yield from self._objects(others, inner, level + 1)
 
     @property
     def names(self) -> Sequence[str]:
@@ -155,8 +171,14 @@ class JsonSchema:
         return list(dict.fromkeys(kind for kind, _, _ in self._branches(node, ()) if kind))
 
     def _one(self, node: Any, refs: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:
-        """The one alternative beside null, with what stands around it; anything where there are several."""
+        """The one alternative beside null, with what stands around it; anything where there are several.
+
+        Several objects of the same properties are one: they only say which of these belong together.
+        """
         found = [(one, inner) for kind, one, inner in self._branches(node, refs) if kind != "null"]
+        objects = [_properties(one) for one, _ in found if one.get("type") == "object"]
+        if found and len(objects) == len(found) and all(one == objects[0] for one in objects):
+            return found[0]
         return found[0] if len(found) == 1 else (_ANYTHING, refs)
 
     def _branches(self, node: Any, refs: tuple[str, ...]) -> Iterator[tuple[str, Node, tuple[str, ...]]]:
@@ -172,7 +194,7 @@ class JsonSchema:
             if isinstance(found.get(word), list) and len(refs) < LEVELS_MAX * 2:
                 around = {name: value for name, value in found.items() if name != word}
                 for one in found[word]:
-                    yield from self._branches({**around, **_mapping(one)}, refs)
+                    yield from self._branches(_both(_mapping(one), around), refs)
                 return
         yield from ((kind, {**found, "type": kind}, refs) for kind in _kinds_of(found))
 
@@ -187,7 +209,7 @@ class JsonSchema:
             if target is None or reference in refs:
                 return None
             refs = (*refs, reference)
-            found = {**target, **found}
+            found = _both(found, target)
         for part in found.pop("allOf", ()) if isinstance(found.get("allOf"), list) else ():
             inner = self._resolved(part, refs)
             if inner is None:
@@ -217,31 +239,42 @@ def _properties(node: Node) -> Node:
     return _mapping(node.get("properties"))
 
 
+def _list(node: object) -> list[Any]:
+    return node if isinstance(node, list) else []
+
+
 def _mapping(node: object) -> Node:
     return node if isinstance(node, dict) else _ANYTHING
 
 
-def _both(one: dict[str, Any], other: Node) -> dict[str, Any]:
+def _both(one: Node, other: Node) -> dict[str, Any]:
     """Two schemas that hold at once."""
     ours = _properties(one)
     properties = {**ours, **{name: node for name, node in _properties(other).items() if name not in ours}}
-    required = [*one.get("required", ()), *other.get("required", ())]
-    return {**other, **one, **({"properties": properties} if properties else {}), "required": required}
+    required = [*_list(one.get("required")), *_list(other.get("required"))]
+    parts = [*_list(one.get("allOf")), *_list(other.get("allOf"))]
+    told = {"properties": properties, "required": required, "allOf": parts}
+    return {**other, **one, **{name: value for name, value in told.items() if value}}
 
 
 def _pointed_at(root: Node, reference: str) -> Node | None:
-    """What a reference within the document points at; None for others."""
-    if not reference.startswith("#"):
+    """What a pointer into the document leads to; None for names of other documents, and of places in it."""
+    if reference != "#" and not reference.startswith("#/"):
         return None
     found: Any = root
-    for part in reference[1:].split("/")[1:]:
+    for part in unquote(reference[1:]).split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, list) and name.isdecimal():
+            found = dict(enumerate(found)).get(int(name))
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else None
 
 
 def _kinds_of(node: Node) -> Iterator[str]:
     """The kinds of values that a node without alternatives allows; one that is empty for any."""
+    if node.get("nullable") is True:  # as OpenAPI has it
+        yield "null"
     kind = node.get("type")
     if isinstance(kind, list) and kind:
         yield from dict.fromkeys(map(str, kind))

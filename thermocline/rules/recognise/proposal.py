@@ -17,7 +17,7 @@ from thermocline.rules.recognise.fields import Field
 from thermocline.rules.recognise.key import Key, key_of_records, key_of_values
 from thermocline.rules.recognise.parts import Part, recognised_part, schema_ids
 from thermocline.rules.recognise.records import SampledRecord, Topic
-from thermocline.rules.recognise.unknown import unknowns
+from thermocline.rules.recognise.unknown import ENTITY, unknowns
 from thermocline.rules.recognise.values import (
     DELETED,
     Documents,
@@ -85,6 +85,10 @@ class Proposal:
     options: Mapping[str, Any]
     findings: tuple[tuple[str, str], ...]
     unknown: tuple[str, ...]
+
+    def with_known_entity(self) -> Proposal:
+        """The same where somebody has said the entity."""
+        return replace(self, unknown=tuple(one for one in self.unknown if one != ENTITY))
 
     def definition(self, name: str, identifier: str, entity: Sequence[str] = ()) -> LiveTable:
         """The definition, checked as any that a person writes. Raises `ConfigInvalid`."""

@@ -10,10 +10,15 @@ from thermocline.rules.recognise.key import Key
 from thermocline.rules.recognise.records import SampledRecord, Topic
 from thermocline.rules.recognise.values import Documents
 
-__all__ = ["unknowns"]
+__all__ = ["ENTITY", "unknowns"]
 
 CANDIDATES_SHOWN_MAX: Final = 5
 HEADERS_SHOWN_MAX: Final = 5
+ENTITY: Final = (
+    "entity: which leading columns of the key a lookup gives; all of them, unless entity says fewer, and it "
+    "can't be altered later"
+)
+"""What somebody may say beforehand."""
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 
@@ -99,10 +104,7 @@ def _absent(key: Key, values: Documents) -> Iterator[str]:
         names = ", ".join(key.candidates[:CANDIDATES_SHOWN_MAX])
         yield f"key: if fields of the value identify a row, name them with --key; all records have {names}"
     if len(key.columns) > 1:
-        yield (
-            "entity: which leading columns of the key a lookup gives; all of them, unless entity says fewer, "
-            "and it can't be altered later"
-        )
+        yield ENTITY
 
 
 def _headers(records: Sequence[SampledRecord]) -> Iterator[str]:

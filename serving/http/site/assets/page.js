@@ -26,6 +26,17 @@ async function refresh() {
   });
 }
 
+// Whether this tab asks for a page for the second time in a row; yes, where it may not remember that.
+function isSecond(place) {
+  try {
+    const before = sessionStorage.getItem("asked");
+    sessionStorage.setItem("asked", before === place ? "" : place);
+    return before === place;
+  } catch {
+    return true;
+  }
+}
+
 async function keep() {
   try {
     await refresh();
@@ -36,13 +47,17 @@ async function keep() {
   setTimeout(keep, 1000 * SECONDS);
 }
 
-if ("signIn" in document.body.dataset) {
-  // A link from another site brings no cookie; from here, the same page does.
-  if (location.pathname !== "/sign-in") {
-    fetch(location.href).then((answer) => answer.ok && location.replace(location.href), () => {});
-  }
-} else if (!("still" in document.body.dataset)) {
+function start() {
   document.body.classList.add("kept");
   setTimeout(keep, 1000 * SECONDS);
   document.addEventListener("visibilitychange", () => refresh().catch(() => {}));
+}
+
+if ("signIn" in document.body.dataset) {
+  // A link from another site brings no cookie; from here, the same page does. So it is asked for once more.
+  const here = location.pathname + location.search;
+  if (location.pathname !== "/sign-in" && !isSecond(here)) location.replace(here);
+} else {
+  isSecond("");
+  if (!("still" in document.body.dataset)) start();
 }

@@ -204,10 +204,11 @@ def test_a_batch_that_landed_names_its_snapshot_and_what_was_written(events: Eve
     }
 
 
-def test_a_topic_that_a_pattern_found_since_is_an_input_of_its_batch(events: Events) -> None:
-    found = replace(STARTED, ranges=(*RANGES, OffsetRange("orders-found", 0, 0, 3)))
-    *others, last = events.of(found)["inputs"]
-    assert others == TOPICS
+def test_topics_that_came_and_left_since_are_inputs_as_of_each_batch(events: Events) -> None:
+    topics = ("orders", "orders-found")
+    found = replace(STARTED, ranges=(*RANGES, OffsetRange("orders-found", 0, 0, 3)), topics=topics)
+    first, last = events.of(found)["inputs"]
+    assert first == TOPICS[0]
     assert last["name"] == "orders-found"
     read = last["inputFacets"]["thermocline_offsets"]["partitions"]
     assert read == [{"partition": 0, "first": 0, "end": 3}]

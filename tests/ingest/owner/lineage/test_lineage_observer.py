@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -118,6 +119,15 @@ def test_a_batch_that_lands_is_a_run_from_its_plan_to_its_commit(
         Happened("ingest", "START", run, NOW_MS, RANGES),
         Happened("ingest", "COMPLETE", run, NOW_MS + 2_000, RANGES, COMMITTED),
     ]
+
+
+def test_a_batch_after_topics_came_or_left_names_those_of_the_table_then(
+    observers: Observers, noted: Noted
+) -> None:
+    rotated: Any = SimpleNamespace(kind="alteration", definition=SimpleNamespace(topics=("b", "c")))
+    observers.landed(LANDED, rotated)
+    ended_with(EngineFailed(engine="spark", detail="away"), observers)
+    assert [one.topics for one in noted.happened] == [("b", "c")] * 2
 
 
 def ended_with(error: BaseException, observers: Observers) -> None:
