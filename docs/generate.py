@@ -38,7 +38,14 @@ from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
 from thermocline.settings.route import RouteSettings
-from thermocline.settings.values import Bytes, Names, OnErrorText, UnlessText, WhereText
+from thermocline.settings.values import (
+    Bytes,
+    ContractText,
+    Names,
+    OnErrorText,
+    UnlessText,
+    WhereText,
+)
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -677,21 +684,25 @@ def _settings_in(place: str, model: type[BaseModel]) -> Iterator[tuple[str, Fiel
             yield f"{place}.{name}", field
 
 
+_KINDS: Final[Sequence[tuple[Any, str]]] = (
+    (Bytes, "size"),
+    (Names, "list of names"),
+    (WhereText, "a condition, or several"),
+    (OnErrorText, "text, or one a stage"),
+    (ContractText, "text, or one a kind"),
+)
+
+
 def _kind_of(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(field.annotation))
     if field.annotation is PassThrough:
         return "names and texts"
-    if _is_of(field, Bytes):
-        return "size"
-    if _is_of(field, Names):
-        return "list of names"
     if field.annotation == UnlessText:
         return "list of names"
-    if _is_of(field, WhereText):
-        return "a condition, or several"
-    if _is_of(field, OnErrorText):
-        return "text, or one a stage"
+    for annotated, kind in _KINDS:
+        if _is_of(field, annotated):
+            return kind
     words: Mapping[Any, str] = {
         str: "text",
         int: "integer",

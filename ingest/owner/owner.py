@@ -36,6 +36,7 @@ from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.routing import Routing, routing_of
 from thermocline.ingest.owner.scans import step_together
+from thermocline.ingest.owner.schema_watch import SchemaWatch
 from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
@@ -91,6 +92,7 @@ class Owner:
     standstill: Standstill = field(default_factory=Standstill)
     topics: TopicWatch = field(default_factory=TopicWatch)
     routing: Routing | None = None
+    schemas: SchemaWatch = field(default_factory=SchemaWatch)
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:

@@ -178,10 +178,15 @@ def _run(owner: Owner, batch: Batch, planned: DrainGoal, look: Look) -> Generato
 def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
     """What comes of a batch: again where keys in several partitions have to be decided, or a route is full.
 
+    And before that, where the table takes up changes of its writers' schemas.
+
     To decide takes the partition time at each record, and reading each partition in one piece. While
     no key is met in several partitions, neither is paid for.
     """
     read = yield _wanted(owner, batch, is_timed=owner.is_contested)
+    if owner.schemas.takes_up(owner, read.result):  # safety: contract-read-again
+        read = yield _wanted(owner, batch, is_timed=owner.is_contested)
+        owner.schemas.took_up(owner, read.result)
     if contested(read.result) and not owner.is_contested:  # safety: contested-keys-are-decided
         delete_files(owner.table.io, written_paths(read.result.buckets))
         owner.bad_records.discard(read.result.reports)
@@ -232,6 +237,7 @@ def _commit(
         properties={
             TOMBSTONES_PROPERTY: json.dumps(dict(at.tombstones_since_ms)),
             **owner.unread.met(result.reports, planned.at_ms),
+            **owner.schemas.to_commit(owner),
             **owner.topics.to_commit(owner, batch.end.at_least(planned.ends)),
             **routed,
         },
@@ -245,6 +251,7 @@ def _commit(
         owner.unread.landed()
         if owner.routing is not None:
             owner.routing.landed()
+        owner.schemas.landed()
         owner.on_commit()
         owner.observers.landed(outcome, change)
         if owner.drain_goal is not None and batch.end.at_least(owner.drain_goal.ends):

@@ -26,6 +26,7 @@ from thermocline.ingest.table.update_schema import update_schema
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.rules.definition import BUCKET_FIELD
 from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.text.typed import again
@@ -105,6 +106,8 @@ def _check_agreed(agreed: Alteration | None, planned: Alteration) -> None:
 def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
     is_other = current.buckets_written != wanted.buckets_written
     files = file_counts(table, current.name) if is_other else None
+    # What it takes up by itself, it may have taken up a moment ago.
+    wanted = with_evolved(wanted, current)  # safety: contract-alter
     return plan_alteration(current, wanted, table.metadata.last_column_id, files)
 
 
@@ -121,7 +124,7 @@ def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Cloc
         change = change.reading(new_topics(owned.log, planned.topics, start))
     change = replace(
         change,
-        alter=_altering(owned.jvm, owned.definition, planned),
+        alter=altering(owned.jvm, owned.definition, planned),
         definition=definition,
     )
     at_ms = (clock or SystemClock()).now_ms()
@@ -131,7 +134,7 @@ def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Cloc
     landed(owned.committer.commit(state.snapshot_id, state.seam, change))
 
 
-def _altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
+def altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
     """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
 
     def alter(transaction: Any) -> None:

@@ -26,6 +26,7 @@ from thermocline.process.logs import fields
 from thermocline.process.private_folder import temporary_folder
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.serving.access.clients import read_clients
 from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
@@ -128,7 +129,7 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
         if problem is not None:
             definitions[name] = declared
             problems[name] = problem
-        elif differences := declared.differences(definitions[name]):
+        elif differences := with_evolved(declared, definitions[name]).differences(definitions[name]):
             log.warning(
                 "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),

@@ -43,6 +43,7 @@ from thermocline.errors.query import (
 from thermocline.errors.records import (
     DeadLetterRefused,
     RangeIncomplete,
+    SchemaStopped,
     TooManyBadRecords,
     TransactionOpen,
 )
@@ -152,6 +153,7 @@ __all__ = [
     "RequestError",
     "Resumable",
     "RowNotFound",
+    "SchemaStopped",
     "ServerBusy",
     "ServerUnreachable",
     "SourceError",

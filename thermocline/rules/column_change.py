@@ -15,7 +15,7 @@ from thermocline.rules.column_types import ColumnType, Kind, NestedField
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
 
-__all__ = ["ColumnChanges", "Widening", "columns_changed"]
+__all__ = ["ColumnChanges", "Widening", "columns_changed", "is_widening"]
 
 
 @dataclass(frozen=True, slots=True)

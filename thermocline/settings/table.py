@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, create_model, model_validator
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.columns import Column
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
 from thermocline.rules.routing import Condition
@@ -20,6 +21,7 @@ from thermocline.settings.section import Section
 from thermocline.settings.values import (
     Bytes,
     ColumnText,
+    ContractText,
     DeleteText,
     Names,
     OnErrorText,
@@ -38,6 +40,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     tuple[Column, ...]: dict[str, ColumnText],
     DeleteRule | None: DeleteText | None,
     OnError: OnErrorText,
+    Contract: ContractText,
     tuple[Condition, ...]: WhereText,
     tuple[tuple[Condition, ...], ...]: UnlessText,
 }
@@ -55,7 +58,7 @@ def _options() -> Iterator[tuple[str, tuple[Any, Any]]]:
             written = Bytes
         elif default is None:
             written = written | None
-        yield setting, (written, default.declared if isinstance(default, OnError) else default)
+        yield setting, (written, default.declared if isinstance(default, OnError | Contract) else default)
 
 
 _OPTIONS: Final[dict[str, Any]] = dict(_options())

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.routing import Condition, Source
 
@@ -31,6 +32,11 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
     except ValueError as error:
         problems.append(str(error))
         del parsed["on_error"]
+    try:
+        parsed["contract"] = Contract.parse(options.get("contract", str(Contract())))
+    except ValueError as error:
+        problems.append(str(error))
+        del parsed["contract"]
     try:
         rule = options.get("delete_when")
         parsed["delete_when"] = None if rule is None else DeleteRule.parse(rule)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ConfigInvalid, first_line
 from thermocline.rules.columns import declared, spelled, stored_ids
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
@@ -96,7 +97,9 @@ def declared_option(value: object) -> object:
     """An option's value as JSON has it, and as `LiveTable.build` reads it back."""
     if isinstance(value, tuple):
         return tuple(map(declared_option, value))
-    return value.declared if isinstance(value, OnError | DeleteRule | Condition | Source) else value
+    return (
+        value.declared if isinstance(value, OnError | DeleteRule | Condition | Source | Contract) else value
+    )
 
 
 def _spelled(name: str, value: object) -> str:
