@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from thermocline.errors import ConfigInvalid
+from thermocline.ingest.batch.read_task import RangesReader, ReadReport, ReadTask
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.definition import LiveTable
@@ -169,3 +172,19 @@ def test_values_without_an_end_are_noted_up_to_a_bound(tmp_path: Path) -> None:
     values = [f'{{"type":"t{number}"}}'.encode() for number in range(100)]
     decoder.decode([None] * 100, values, topic="events")
     assert len(decoder.came) == 6  # one more than there is room for tells that there is none
+
+
+def test_a_read_task_reports_the_values_that_came_and_filters_their_records(tmp_path: Path) -> None:
+    definition = loaded(tmp_path).table("events").definition("events")
+    admission = Directory().with_table("a").admission((), tables_max=3)
+    nowhere: Any = None
+    task = ReadTask(definition, {}, nowhere, nowhere, "", {"events": "id"}, admission=admission)
+    reader = RangesReader(task, [OffsetRange("events", 0, 5, 8)], tables=1)
+    report = ReadReport([])
+    values: list[bytes | None] = [b'{"type":"b"}', b'{"type":"a"}', None]
+    chunk = RecordChunk("events", 0, [b'{"id":1}'] * 3, values, [5, 6, 7], [10, 11, 12])
+    assert reader.take(chunk, report).num_rows == 0
+    reader.end(report)
+    assert (report.new_values, report.outcomes) == (["b"], {"new": 1, "routed": 1})
+    assert (report.records, report.filtered, report.bad) == (3, 3, {})
+    assert report.covered == [("events", 0, 5, 8)]
