@@ -17,6 +17,13 @@ LINES: Final[dict[str, Line]] = {
     "doctor-commit-refused": Line("the commit that tries the rights on a catalog can't land", ("(AssertTableUUID(uuid=uuid.uuid4()),)", "()"), "doctor/test_lake.py::test_the_commit_that_tries_rights_demands_what_cannot_be"),
     "doctor-deletes-one-setting": Line("a fix of the configuration deletes the one setting and nothing else", ("== wanted", "!= text"), "doctor/test_configuration.py::test_a_setting_that_has_no_line_of_its_own_is_deleted_by_hand"),
     "doctor-sample-bounded": Line("a sample of a table's records is bounded", NEVER, "doctor/test_keys.py::test_a_sample_ends_at_its_bound"),
+    # Routes with a table for each value.
+    "route-names-apart": Line("no two values of a route share a table, nor does one take another table's name", ALWAYS, "thermocline/test_routes.py::test_any_other_value_gets_a_name_with_its_hash"),
+    "route-tables-max": Line("a route makes no more tables than it may", ("[: max(tables_max - len(self), 0)]", ""), "thermocline/test_routes.py::test_new_values_are_known_in_their_order_as_far_as_there_is_room"),
+    "route-full": Line("records beyond that are refused, and counted", ('"beyond" if self.is_full else ', ""), "thermocline/test_routes.py::test_a_batch_beyond_the_limit_refuses_all_but_what_is_known_or_chosen"),
+    "route-failed-since": Line("a value whose table can't be made loses no record for that", ("self.failed[value].since if value in self.failed else ", ""), "thermocline/test_routes.py::test_a_value_that_failed_begins_where_it_first_came_however_often_it_fails"),
+    "routed-from-first-seen": Line("its table begins where the value first came", ("since.seam.without(left)", "owner.position.seam"), "ingest/owner/test_routing.py::test_a_value_that_fails_begins_where_it_first_came_and_keeps_no_other_from_its_table"),
+    "routed-began-in-time": Line("a table that began later is not taken for it", NEVER, "ingest/table/test_routed.py::test_another_table_is_not"),
     # Contracts.
     "contract-refuses": Line("records of a schema that the contract refuses are in no row, on any read path", ("index not in refused", "True"), "thermocline/contract/test_cells.py::test_every_cell_of_the_page_is_what_happens"),
     "contract-senseless": Line("a mode that makes no sense is an error, not a silent default", DROP, "thermocline/contract/test_cells.py::test_every_cell_of_the_page_is_what_happens"),

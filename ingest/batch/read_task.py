@@ -10,7 +10,7 @@ import pickle
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,11 +34,13 @@ from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
+from thermocline.rules.routes.directory import Admission
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -80,7 +82,8 @@ class ReadReport(msgspec.Struct):
     the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
     source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
     written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what
-    the table's contract is judged by; ``error`` is a pickled error of ours.
+    the table's contract is judged by; ``error`` is a pickled error of ours. Of a route's directory,
+    ``new_values`` are those that came, and ``outcomes`` counts what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -98,6 +101,8 @@ class ReadReport(msgspec.Struct):
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    new_values: list[str] = msgspec.field(default_factory=list)
+    outcomes: dict[str, int] = msgspec.field(default_factory=dict)
     met: Met = msgspec.field(default_factory=Met)
 
     def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
@@ -115,7 +120,8 @@ class ReadTask:
 
     A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
     With the ``partition_times`` at the seam, the records say the partition time at each of them. The ranges
-    then begin at the seam. Without, keys in several partitions are found, but not decided.
+    then begin at the seam. Without, keys in several partitions are found, but not decided. ``admission`` is
+    for a route's directory alone.
     """
 
     definition: LiveTable
@@ -126,6 +132,7 @@ class ReadTask:
     topic_ids: Mapping[str, str]
     registry: SchemaRegistry | None = None
     partition_times: PartitionTimes | None = None
+    admission: Admission = field(default_factory=Admission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +185,8 @@ class RangesReader:
     def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], tables: int) -> None:
         self._task, self._ranges = task, ranges
         self._decoder = decoder_for(task.definition, task.registry)
+        if isinstance(self._decoder, DirectoryDecoder):
+            self._decoder.admission = task.admission
         self._unread = UnreadFields(task.definition, task.registry)
         self._meter = SchemaMeter(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
@@ -198,6 +207,9 @@ class RangesReader:
         """See `SourceReader`."""
         if self._held_bad:
             _quarantine(self._task, self._held_bad, report)
+        if isinstance(self._decoder, DirectoryDecoder):
+            report.new_values = sorted(self._decoder.came)
+            report.outcomes = {str(name): count for name, count in self._decoder.outcomes.items()}
         report.covered = [(one.topic, one.partition, one.first, one.end) for one in self._ranges]
 
 

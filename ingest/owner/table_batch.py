@@ -176,7 +176,7 @@ def _run(owner: Owner, batch: Batch, planned: DrainGoal, look: Look) -> Generato
 
 
 def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
-    """What comes of a batch: once more where keys in several partitions have to be decided.
+    """What comes of a batch: again where keys in several partitions have to be decided, or a route is full.
 
     And before that, where the table takes up changes of its writers' schemas.
 
@@ -192,12 +192,16 @@ def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
         owner.bad_records.discard(read.result.reports)
         read = yield _wanted(owner, batch, is_timed=True)
     owner.is_contested = contested(read.result)
+    if owner.routing is not None and not owner.routing.has_room(read.result):
+        owner.bad_records.discard(read.result.reports)
+        read = yield _wanted(owner, batch, is_timed=False)
     return read
 
 
 def _wanted(owner: Owner, batch: Batch, is_timed: bool) -> Wanted:
     times = owner.position.partition_times
     task = replace(owner.task, partition_times=times) if is_timed else owner.task
+    task = task if owner.routing is None else owner.routing.reading(task)
     files = with_held(owner.position.files, owner.upkeep.held())
     return Wanted(batch.ranges, not is_timed, Share(task, files, data_location(owner.table)))
 
@@ -213,6 +217,7 @@ def _commit(
     at = owner.position
     try:
         _check_before_commit(owner, batch, accounting, log)
+        routed = {} if owner.routing is None else owner.routing.to_commit(owner, result)
     except ThermoclineError as error:
         owner.bad_records.discard(result.reports)
         return Rejected(error)
@@ -234,6 +239,7 @@ def _commit(
             **owner.unread.met(result.reports, planned.at_ms),
             **owner.schemas.to_commit(owner),
             **owner.topics.to_commit(owner, batch.end.at_least(planned.ends)),
+            **routed,
         },
         files=result.buckets,
         ranges=", ".join(str(planned) for planned in batch.ranges),
@@ -243,6 +249,8 @@ def _commit(
         failpoint("owner.landed")
         owner.position = at.after(outcome, change)
         owner.unread.landed()
+        if owner.routing is not None:
+            owner.routing.landed()
         owner.schemas.landed()
         owner.on_commit()
         owner.observers.landed(outcome, change)

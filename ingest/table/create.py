@@ -90,8 +90,7 @@ def planned_creation(settings: Settings, definition: LiveTable) -> TableChange:
 
     Raises of what `create_table` raises all that does not come from the catalog or the store.
     """
-    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
-        raise ConfigInvalid(of=f"of table {definition.name}", problems=problems)
+    check_new_names(definition)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     if definition.topic_patterns:
@@ -107,6 +106,12 @@ def planned_creation(settings: Settings, definition: LiveTable) -> TableChange:
         drained_ms=created_ms,
         definition=definition,
     )
+
+
+def check_new_names(definition: LiveTable) -> None:
+    """Raises `ConfigInvalid` where a column has a name that new columns may not have."""
+    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
+        raise ConfigInvalid(of=f"of table {definition.name}", problems=problems)
 
 
 def check_creation(settings: Settings, name: str) -> None:
@@ -127,6 +132,7 @@ def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Table
         EPOCH_PROPERTY: "0",
         SEAM_PROPERTY: change.seam.to_json(),
         BATCH_PROPERTY: change.batch_id,
+        **change.properties,
     }
     schema = definition.iceberg_schema().model_dump_json()
     bucket = (definition.bucket_column.name, definition.buckets)

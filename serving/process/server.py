@@ -36,6 +36,7 @@ from thermocline.serving.process.processes import (
     reserved,
     run_jobs,
     run_live,
+    run_routes,
     run_rows,
     run_tailers,
     run_worker,
@@ -73,7 +74,7 @@ def serve(
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or none of the tables can be served.
     """
-    serving = settings.serving
+    settings, serving = settings.without_directories(), settings.serving
     if problems := (*problems_of_exposure(serving), *problems_of_tls(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
     if serving.clients_file is not None:
@@ -169,6 +170,8 @@ def _children(served: Served, places: _Places) -> list[Child]:
         children.append(Child("live", run_live, (served,), serves=everything))
     if serving.rows_ahead:
         children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
+    if settings.routes:
+        children.append(Child("routes", run_routes, (served,), is_in_background=True, serves=everything))
     if serving.extract_jobs_dir is not None:
         children.append(Child("jobs", run_jobs, (served,), serves=everything))
     return children
@@ -182,6 +185,7 @@ def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> S
     before = served.settings
     try:
         found = read()
+        found = found.without_directories()
         settings = before.model_copy(update={"tables": found.tables})
         if found != settings:
             log.warning("settings other than tables changed: they count from the next start on")

@@ -105,6 +105,7 @@ from thermocline.errors.table import (
     TableHeld,
     TableMissing,
     TableRestricted,
+    TableTaken,
 )
 
 __all__ = [
@@ -166,6 +167,7 @@ __all__ = [
     "TableHeld",
     "TableMissing",
     "TableRestricted",
+    "TableTaken",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",

@@ -59,6 +59,7 @@ CONTRACT_SAMPLE_PROPERTY = (
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 LEFT_PROPERTY = "thermocline.topics-left"  # JSON, by topic: the id, and its part of the seam
 DELETED_PROPERTY = "thermocline.topics-deleted-unread"  # a seam: the ends that such topics were seen to have
+ROUTED_PROPERTY = "thermocline.routed"  # of a route's directory: JSON, packed where long; `Directory`
 HELD_PROPERTY = "thermocline.topics-held-back"  # JSON: those with open transactions when all was held
 
 # Of `LEFT_PROPERTY`, some 100 bytes for a topic: a season of daily topics.

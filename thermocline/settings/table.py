@@ -111,6 +111,10 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
 
     def definition(self, name: str) -> LiveTable:
         """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
+        return self._built(name)
+
+    def _built(self, name: str, **more: Any) -> LiveTable:
+        """The definition, with ``more`` options than the file has. Raises `ConfigInvalid`."""
         given = {field.name: getattr(self, setting) for setting, field in settings_of(LiveTable)}
         for part, format_ in (("key", given["key_format"] or given["format"]), ("value", given["format"])):
             given[f"{part}_schema"] = _schema_of(
@@ -119,7 +123,7 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
         if problems := tuple(problems_of_entries(self.topics)):
             raise ConfigInvalid(of=f"of table {name}", problems=problems)
         names_and_patterns = {"topics": self.topic_names, "topic_patterns": self.topic_patterns}
-        return LiveTable.build(name=name, **given | names_and_patterns)
+        return LiveTable.build(name=name, **given | names_and_patterns | more)
 
 
 def _schema_of(table: str, format_: str, setting: str, path: Path | None) -> str | None:

@@ -103,6 +103,7 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
         upkeep=NoUpkeep(),
         table=SimpleNamespace(io="io"),
         bad_records=SimpleNamespace(discard=discarded.append),
+        routing=None,
         schemas=SimpleNamespace(takes_up=lambda *_: False),
     )
     batch = Batch((), Seam(), Seam())

@@ -27,6 +27,7 @@ from thermocline.rules.decode.arrow import (
 from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.connect import ConnectDocuments, ConnectEnvelope
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
+from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.fields import ANY_ROW, RowFields, needed_fields
 from thermocline.rules.decode.formats import DeclaredColumns, Format
@@ -101,6 +102,9 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     """
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
+    if definition.values_at is not None:
+        reader = text_reader_for(definition, (definition.values_at,), registry)
+        return DirectoryDecoder(definition.values_at, reader, definition.row_schema.names)
     decoder = _by_contract(
         definition,
         RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition)),

@@ -9,7 +9,7 @@ from typing import Any
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
 from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.options import DeleteRule, OnError
-from thermocline.rules.routing import Condition
+from thermocline.rules.routing import Condition, Source
 
 __all__ = ["parsed_options", "spelled_schema"]
 
@@ -46,6 +46,8 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
     parsed["where"] = _conditions(options.get("where", ()), problems)
     others = {_conditions(some, problems) for some in options.get("unless", ())}
     parsed["unless"] = tuple(sorted(others, key=lambda some: [one.sorts_as for one in some]))
+    values_at = options.get("values_at")
+    parsed["values_at"] = None if values_at is None else Source.parse(values_at)
     return parsed
 
 

@@ -14,7 +14,7 @@ from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
-from thermocline.rules.routing import Condition
+from thermocline.rules.routing import Condition, Source
 from thermocline.rules.topic_patterns import entries_of
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ def declared_option(value: object) -> object:
     """An option's value as JSON has it, and as `LiveTable.build` reads it back."""
     if isinstance(value, tuple):
         return tuple(map(declared_option, value))
-    return value.declared if isinstance(value, OnError | DeleteRule | Condition | Contract) else value
+    return (
+        value.declared if isinstance(value, OnError | DeleteRule | Condition | Source | Contract) else value
+    )
 
 
 def _spelled(name: str, value: object) -> str:
