@@ -146,8 +146,16 @@ def _last_line(steps: Sequence[Step], done: Sequence[_Done], dry_run: bool) -> s
     elif dry_run or not done:
         lines.append(f"nothing was done: {counted(to_do, 'table')} to make{cannot}")
     else:
-        lines.append(f"{counted(len(done) - len(failed), 'table')} made{cannot}")
+        lines.append(f"{_counts(done)}{cannot}")
     return "\n".join(lines)
+
+
+def _counts(done: Sequence[_Done]) -> str:
+    """How many tables were created and altered."""
+    actions = [one.step.action for one in done if one.error is None]
+    counts = ((actions.count("create"), "created"), (actions.count("alter"), "altered"))
+    said = [f"{counted(count, 'table')} {what}" for count, what in counts if count]
+    return ", ".join(said) or "nothing was done"
 
 
 def _exit_code(steps: Sequence[Step], done: Sequence[_Done], is_declined: bool) -> int:

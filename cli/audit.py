@@ -36,7 +36,7 @@ def hash_entity(
     from thermocline.serving.access.entity_hash import EntityHash, hash_key
     from thermocline.serving.read.entity import entity_of
 
-    settings = session_of(context).settings()
+    settings = session_of(context).declared_settings()
     definition = settings.table(name).definition(name)
     entity = entity_of(definition, parse_key(key))
     hashed = EntityHash(hash_key(settings.audit.hash_key_file)).of(definition, entity)

@@ -189,7 +189,7 @@ def check(
     from thermocline.serving.access.clients import read_clients
     from thermocline.serving.read.caller import ANY_TABLE
 
-    settings = session_of(context).settings()
+    settings = session_of(context).declared_settings()
     definition = settings.table(table_name).definition(table_name)
     path = _path(context, file)
     client = read_clients(path).clients.get(name)
@@ -283,7 +283,7 @@ def _shown(value: object) -> str:
 def _path(context: typer.Context, given: Path | None) -> Path:
     if given is not None:
         return given
-    path = session_of(context).settings().serving.clients_file
+    path = session_of(context).declared_settings().serving.clients_file
     if path is None:
         problem = 'serving.clients_file is not set: add clients_file = "clients.toml" to [serving]'
         raise ConfigInvalid(of="for clients", problems=(problem,))

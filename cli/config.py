@@ -56,7 +56,7 @@ def check(
 @app.command("show")
 def show_settings(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the effective value of every setting. Secrets are masked."""
-    document = session_of(context).settings().shown()
+    document = session_of(context).declared_settings().without_directories().shown()
     show(document, Text("\n".join(_toml(document)).strip()), as_json)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime
@@ -58,9 +58,10 @@ def run(
 ) -> int:
     """Take ownership of tables, and commit their topics' records.
 
-    Without TABLE, takes all configured tables. Runs until SIGTERM or Ctrl-C. Only one process owns a table;
-    it also maintains it. If a table stops with an error, the others keep running. At the end, the error is
-    printed, and the exit code is that of the error (of several, the highest).
+    Without TABLE, takes all configured tables. With the name of a route, takes its directory and all of its
+    tables, also those that are made while it runs. Runs until SIGTERM or Ctrl-C. Only one process owns a
+    table; it also maintains it. If a table stops with an error, the others keep running. At the end, the
+    error is printed, and the exit code is that of the error (of several, the highest).
     """
     if once and standby:
         raise typer.BadParameter("give either --once or --standby")
@@ -80,7 +81,13 @@ def run(
     progress = shown_progress(not (as_json or session.log_json), lambda: session.configure_logs("info"))
     with progress, stop_event() as stop, metrics_served(metrics_port), ExitStack() as publishing:
         published_by = {name: publishing.enter_context(published(settings, name)) for name in tables}
-        hooks = Hooks(published_by.__getitem__, upkeep if settings.maintenance.enabled else None)
+
+        def on_commit(name: str) -> Callable[[], None]:
+            if name not in published_by:  # of a route, and made since
+                published_by[name] = publishing.enter_context(published(session.settings(), name))
+            return published_by[name]
+
+        hooks = Hooks(on_commit, upkeep if settings.maintenance.enabled else None)
         ended = run_ingest(settings, tables, once, stop, hooks=hooks, standby=standby)
     return _concluded(session, ended, once, as_json)
 
@@ -98,12 +105,16 @@ def _concluded(session: Session, ended: Sequence[Ended], once: bool, as_json: bo
 
 
 def _chosen(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
-    """The tables in the order of the configuration. Raises `UnknownTable` and `ConfigInvalid`."""
+    """The tables in the order of the configuration; with a route, all of its tables.
+
+    Raises `UnknownTable` and `ConfigInvalid`.
+    """
     for name in names:
         settings.table(name)
     if not settings.tables:
         raise ConfigInvalid(of="[tables]", problems=("no table is configured",))
-    return tuple(name for name in settings.tables if not names or name in names)
+    routes = tuple(f"{name}_" for name in names if name in settings.routes)
+    return tuple(name for name in settings.tables if not names or name in names or name.startswith(routes))
 
 
 def _exit_code(codes: Sequence[int]) -> int:

@@ -33,7 +33,19 @@ class Session:
     log_json: bool
 
     def settings(self) -> Settings:
-        """The settings of this call. Raises `ConfigInvalid`."""
+        """The settings of this call, with the tables that routes made, which the catalog knows.
+
+        Raises `ConfigInvalid`, and where there are routes, what `with_routed_tables` raises.
+        """
+        settings = self.declared_settings()
+        if not settings.routes:
+            return settings
+        from thermocline.iceberg.routed_tables import with_routed_tables
+
+        return with_routed_tables(settings)
+
+    def declared_settings(self) -> Settings:
+        """The settings of this call, with no other tables than the file names. Raises `ConfigInvalid`."""
         from thermocline.settings import load_settings
 
         return load_settings(self.config)
@@ -44,7 +56,7 @@ class Session:
         from thermocline.settings.load import FILE_NAME
 
         if self.config or os.environ.get(FILE_VARIABLE) or Path(FILE_NAME).exists():
-            return self.settings()
+            return self.declared_settings()
         return None
 
     def configure_logs(self, level: logs.Level) -> None:

@@ -30,6 +30,7 @@ from thermocline.cli.status_report import (
     shown_lag,
     shown_unread,
 )
+from thermocline.cli.status_routes import route_document, shown_route
 from thermocline.cli.status_views import ask_trino, rows_of, views_of
 from thermocline.cli.table import snapshot_document
 from thermocline.errors import (
@@ -93,13 +94,26 @@ def status(
     that ingested a table is gone without having been stopped. If ingest of a table stopped with an error,
     the exit code of that error, such as 40.
     """
-    settings = session_of(context).settings()
+    settings = _with_routes(session_of(context).declared_settings(), set(without or ()), timeout)
     limits = Limits(timeout, len(settings.tables))
     own = None if url else settings.serving
     server_url = (url or settings.serving.url).rstrip("/")
     report = _report(settings, set(without or ()), server_url, own, limits)
     show(report, _described(report, limits), as_json)
     return exit_code_of(report)
+
+
+def _with_routes(settings: Settings, without: AbstractSet[StatusSource], timeout: float) -> Settings:
+    """The settings with the tables of routes, if the catalog says soon which there are."""
+    if not settings.routes or StatusSource.CATALOG in without:
+        return settings
+    from thermocline.iceberg.routed_tables import with_routed_tables
+    from thermocline.process.clock import SystemClock
+
+    with suppress(ThermoclineError):  # which the report says of the catalog itself, or of the directory
+        until = SystemClock().monotonic() + timeout / 2
+        return answered({"routes": partial(with_routed_tables, settings)}, until).get("routes", settings)
+    return settings
 
 
 def _report(
@@ -166,6 +180,7 @@ def _import_all(settings: Settings) -> None:
     names += [
         "thermocline.iceberg.foreign_schema",
         "thermocline.iceberg.holder",
+        "thermocline.iceberg.routed_tables",
         "thermocline.rules.rotation",
     ]
     names += ["thermocline.rules.identity", "thermocline.rules.unread_counts", "thermocline.kafka.standing"]
@@ -286,6 +301,7 @@ def _look(
     )
     from thermocline.iceberg.foreign_schema import check_schema
     from thermocline.iceberg.holder import holder_of, standby_of
+    from thermocline.iceberg.routed_tables import directory_in
     from thermocline.kafka.standing import standing_at
     from thermocline.process.clock import SystemClock
     from thermocline.rules.identity import check_log
@@ -307,6 +323,8 @@ def _look(
         entry["unread"] = UnreadCounts.of_json(
             loaded.properties.get(UNREAD_COUNTS_PROPERTY, "")
         ).to_document()
+        if name in settings.routes:
+            entry["route"] = route_document(directory_in(loaded.properties, name))
         state = current_state(loaded, name)
         entry["snapshot"] = snapshot_document(state)
         definition = definition_of(loaded, name)
@@ -403,6 +421,7 @@ def _remarks(entry: dict[str, Any], seconds_max: float) -> Iterator[str]:
         yield "Kafka was not asked, or does not answer"
     else:
         yield from _owned(entry)
+        yield from shown_route(entry)
         yield from _remarks_on_log(entry["lag"])
         for one in entry["accepted"][-1:]:
             yield f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}"

@@ -21,6 +21,7 @@ from thermocline.text.typed import command
 if TYPE_CHECKING:
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.ingest.table.drop import Dropped
+    from thermocline.rules.alteration import Alteration
     from thermocline.settings import Settings
 
 app = typer.Typer(help="Create, alter, compare, show, list and drop live tables.", no_args_is_help=True)
@@ -145,11 +146,19 @@ def alter(
     context: typer.Context,
     name: TableName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop", metavar="COLUMN", help="Column to drop, or address.zip for a field; the file lacks it."
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Drop without asking.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Apply configuration changes to the table.
 
-    For example new columns, wider types, new topics, another number of buckets, or on_error.
+    For example new columns, wider types, names, another order, new topics, another number of buckets, or
+    on_error. A column that the file leaves out is dropped only where --drop names it, after a yes.
     """
     session = session_of(context)
     settings = session.settings()
@@ -157,7 +166,14 @@ def alter(
     from thermocline.ingest.table.alter import alter_table
     from thermocline.process.clock import SystemClock
 
-    altered = alter_table(settings, name, SystemClock(), dry_run, say)
+    agreed: Alteration | None = None
+    words = "".join(f" --drop {one}" for one in drop or ())
+    if drop and not dry_run:
+        agreed = alter_table(settings, name, SystemClock(), dry_run=True, drop=drop)
+        if not yes and not _agreed_to(name, agreed, words):  # safety: alter-drop-yes
+            show({"table": name, "changes": []}, Text(f"{name}: nothing was altered"), as_json)
+            return ExitCode.NOTHING_TO_DO
+    altered = alter_table(settings, name, SystemClock(), dry_run, say, agreed, drop or ())
     if altered.changes and not dry_run:
         publish_once(settings, name)
     version = altered.definition.version
@@ -174,7 +190,7 @@ def alter(
         return ExitCode.NOTHING_TO_DO
     lines = "\n".join(f"  {change}" for change in altered.changes)
     after = (
-        f"next: {command(f'table alter {name}')}"
+        f"next: {command(f'table alter {name}{words}')}"
         if dry_run
         else f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
     )
@@ -321,6 +337,13 @@ def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
         goes += f" with the files below {' and '.join(what_goes.locations)}"
     words = f"table drop {name}{' --purge' if purge else ''} --yes"
     return confirmed(f"Drop {goes}?", goes, command(words))
+
+
+def _agreed_to(name: str, planned: Alteration, words: str) -> bool:
+    for change in planned.changes:
+        say(f"  {change}")
+    what = f"what {name} has in the columns or fields"
+    return confirmed(f"Alter {name} so?", what, command(f"table alter {name}{words} --yes"))
 
 
 def _presence(entry: dict[str, Any]) -> str:

@@ -37,7 +37,15 @@ from thermocline.serving.http.openapi import described
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import PassThrough, ServingSettings, Settings, TableSettings
-from thermocline.settings.values import Bytes, Names, OnErrorText, UnlessText, WhereText
+from thermocline.settings.route import RouteSettings
+from thermocline.settings.values import (
+    Bytes,
+    ContractText,
+    Names,
+    OnErrorText,
+    UnlessText,
+    WhereText,
+)
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 NOTE: Final = "<!-- Written by docs/generate.py; `make docs` writes it again. -->"
@@ -323,6 +331,30 @@ SETTINGS: Final[Mapping[str, str]] = {
         '`"app_id = current_user"`. In the views, a user sees only the rows that meet it. Does not apply to '
         "lookups and extracts."
     ),
+    "routes.NAME.topics": "Topics of the route, as in `[tables.NAME]`. All of its tables read them.",
+    "routes.NAME.by": (
+        'Where a record has its value, as `where` says it: `{ field = "type" }`, or `event`, `header` or '
+        "`topic`."
+    ),
+    "routes.NAME.table": (
+        "Identifier of the tables, such as `app.events_{}`. `{}` is replaced by a name that is made of the "
+        "value. Commands and servers call the tables `NAME_` followed by that name."
+    ),
+    "routes.NAME.directory": (
+        "Identifier of the route's directory, which commands call NAME. Default: `table`, with `directory` "
+        "for `{}`."
+    ),
+    "routes.NAME.denied": (
+        "Values that get no table, as patterns such as `debug_*`, matched with the value and with the name "
+        "that is made of it. A table that exists is left alone while its value is denied."
+    ),
+    "routes.NAME.tables_max": (
+        "Maximum number of tables of the route; records of further values are unrouted."
+    ),
+    "routes.NAME.unrouted": (
+        "What the directory does with records that have no value, or one beyond `tables_max`: keep them in "
+        "its quarantine, skip them, or stop. In any case, it counts them. Denied ones are only counted."
+    ),
 }
 
 _DESCRIBED: Final = {
@@ -434,7 +466,9 @@ def settings_page() -> str:
         headings = ("setting", "type", "default", "in the table", "meaning")
         if not section.startswith("tables"):
             rows_without = [(name, kind, default, meaning) for name, kind, default, _, meaning in rows]
-            parts += [f"## [{section}]", _table(("setting", "type", "default", "meaning"), rows_without)]
+            introduction = [_ROUTES_INTRODUCTION] if section.startswith("routes") else []
+            listed = _table(("setting", "type", "default", "meaning"), rows_without)
+            parts += [f"## [{section}]", *introduction, listed]
         else:
             parts += [f"## [{section}]", _TABLES_INTRODUCTION, _table(headings, rows)]
     types = [(f"`{kind}`", text, "yes" if TYPES[kind].key else "no") for kind, text in COLUMN_TYPES.items()]
@@ -598,6 +632,11 @@ _TABLES_INTRODUCTION: Final = """\
 are marked *in the table* belong to the definition: `table create` writes them into the table, and everything
 reads them from there. If the file disagrees with the table, ingest refuses to run, and `serve` warns."""
 
+_ROUTES_INTRODUCTION: Final = """\
+A [route](../formats/routes.md#a-table-for-each-value) makes a table for each value that its records have. All
+settings of `[tables.NAME]` but `identifier`, `topics`, `where` and `unless` can stand here, too, and are
+those of each of its tables."""
+
 _TYPES_INTRODUCTION: Final = """\
 If a value is missing or null, the column is null. Any other value that does not have the column's type makes
 its record bad. Structs, lists and maps hold values of any type, including each other, up to 16 levels deep.
@@ -628,12 +667,12 @@ def _first_sentence(text: str) -> str:
 def _settings() -> Iterator[tuple[str, FieldInfo]]:
     """Every setting by its place in the file; tables are of one kind, under the name NAME."""
     for section, field in Settings.model_fields.items():
-        is_table = section == "tables"
-        model = TableSettings if is_table else field.annotation
+        model = {"tables": TableSettings, "routes": RouteSettings}.get(section, field.annotation)
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
-        place = "tables.NAME" if is_table else section
-        yield from _settings_in(place, model)
+        place = f"{section}.NAME" if section in ("tables", "routes") else section
+        of_tables = TableSettings.model_fields.keys() - {"topics"} if section == "routes" else ()
+        yield from (one for one in _settings_in(place, model) if one[0].rpartition(".")[2] not in of_tables)
 
 
 def _settings_in(place: str, model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
@@ -645,21 +684,25 @@ def _settings_in(place: str, model: type[BaseModel]) -> Iterator[tuple[str, Fiel
             yield f"{place}.{name}", field
 
 
+_KINDS: Final[Sequence[tuple[Any, str]]] = (
+    (Bytes, "size"),
+    (Names, "list of names"),
+    (WhereText, "a condition, or several"),
+    (OnErrorText, "text, or one a stage"),
+    (ContractText, "text, or one a kind"),
+)
+
+
 def _kind_of(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(field.annotation))
     if field.annotation is PassThrough:
         return "names and texts"
-    if _is_of(field, Bytes):
-        return "size"
-    if _is_of(field, Names):
-        return "list of names"
     if field.annotation == UnlessText:
         return "list of names"
-    if _is_of(field, WhereText):
-        return "a condition, or several"
-    if _is_of(field, OnErrorText):
-        return "text, or one a stage"
+    for annotated, kind in _KINDS:
+        if _is_of(field, annotated):
+            return kind
     words: Mapping[Any, str] = {
         str: "text",
         int: "integer",

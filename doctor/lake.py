@@ -54,6 +54,7 @@ def tables(examination: Examination) -> Sequence[Finding]:
     from thermocline.errors import TableMissing  # noqa: PLC0415
     from thermocline.iceberg.catalog import current_state, definition_of, load_table  # noqa: PLC0415
     from thermocline.iceberg.foreign_schema import check_schema  # noqa: PLC0415
+    from thermocline.rules.contract.in_file import with_evolved  # noqa: PLC0415
 
     found: list[Finding] = []
     for name in examination.tables:
@@ -69,7 +70,8 @@ def tables(examination: Examination) -> Sequence[Finding]:
         except ThermoclineError as error:
             found.append(of_error(error, name))
             continue
-        differences = examination.settings.table(name).definition(name).differences(definition)
+        wanted = with_evolved(examination.settings.table(name).definition(name), definition)
+        differences = wanted.differences(definition)
         if differences:
             found.append(
                 Finding(

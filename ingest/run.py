@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from thermocline.errors import ExitCode, ThermoclineError
@@ -19,6 +21,7 @@ from thermocline.ingest.owner.turns import WATCH_SECONDS, WATCHES_PER_SECOND, In
 from thermocline.ingest.table.progress import is_up_to_date
 from thermocline.kafka.log import Log
 from thermocline.process.clock import Clock, SystemClock
+from thermocline.settings.route import table_of_value
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
@@ -73,7 +76,7 @@ def run(
     running = _Running(settings, clock or SystemClock(), hooks or Hooks(), _engine_title(names))
     try:
         if once:
-            return tuple(running.caught_up(name, stop) for name in names)
+            return running.all_caught_up(names, stop)
         return running.followed(names, stop, standby)
     finally:
         running.stop_engine()
@@ -91,29 +94,44 @@ class _Running:
     _engine: Engine | ThermoclineError | None = None
     _log: Log | None = field(default=None)
     observers: list[Observers] = field(default_factory=list)
+    on_made: Callable[[Sequence[str]], None] = lambda _: None
 
     def followed(self, names: Sequence[str], stop: threading.Event, standby: bool) -> tuple[Ended, ...]:
-        tables = [
-            IngestedTable(
-                name,
-                self.clock,
-                self._opener(name),
-                waits_out=standby or len(names) > 1,
-                is_standby=standby,
-                watch_seconds=max(WATCH_SECONDS, len(names) / WATCHES_PER_SECOND),
-            )
-            for name in names
-        ]
+        waits_out = standby or len(names) > 1 or any(name in self.settings.routes for name in names)
+
+        def tables_of(some: Sequence[str]) -> list[IngestedTable]:
+            return [
+                IngestedTable(
+                    name,
+                    self.clock,
+                    self._opener(name),
+                    waits_out=waits_out,
+                    is_standby=standby,
+                    watch_seconds=max(WATCH_SECONDS, len(names) / WATCHES_PER_SECOND),
+                )
+                for name in some
+            ]
+
+        turns = Turns(tables_of(names), self.clock)
+        self.on_made = lambda made: turns.add(tables_of(made))
         if standby:
             try:
                 self._started_engine()
             except ThermoclineError as error:
                 return tuple(Ended(name, error.exit_code, error) for name in names)
-        Turns(tables, self.clock).follow(stop)
+        turns.follow(stop)
         return tuple(
             Ended(one.name, ExitCode.DONE if one.error is None else one.error.exit_code, one.error)
-            for one in tables
+            for one in turns.tables
         )
+
+    def all_caught_up(self, names: Sequence[str], stop: threading.Event) -> tuple[Ended, ...]:
+        """One after the other; tables that are made meanwhile come last."""
+        waiting, ended = deque(names), list[Ended]()
+        self.on_made = waiting.extend
+        while waiting:
+            ended.append(self.caught_up(waiting.popleft(), stop))
+        return tuple(ended)
 
     def caught_up(self, name: str, stop: threading.Event) -> Ended:
         try:
@@ -168,8 +186,15 @@ class _Running:
         owner = Owner.take(opening, self._started_engine(), self.clock)
         owner.on_commit = self.hooks.on_commit(opening.claim.name)
         owner.observers = observers_of(owner, self.settings)
+        if owner.routing is not None:
+            owner.routing.on_made = partial(self._made, opening.claim.name)
         self.observers = [*(one for one in self.observers if not one.have_ended), owner.observers]
         return owner
+
+    def _made(self, route: str, values: Sequence[str]) -> None:
+        """Take up the tables that a route's directory has from now on."""
+        self.settings = self.settings.with_routed(route, values)
+        self.on_made([table_of_value(route, value) for value in values])
 
     def _started_engine(self) -> Engine:
         """Started once: where that fails, or where it dies, it fails for all tables."""

@@ -6,7 +6,7 @@ replayed: it is kept beside the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 from thermocline.iceberg.reading import DecidingTimes
 from thermocline.kafka.facts import RecordChunk
 from thermocline.rules.decode import Decoder, decoder_for, records_table
-from thermocline.rules.definition import PARTITION_TIME, PROVENANCE, LiveTable
-from thermocline.rules.field_ids import matches
+from thermocline.rules.definition import ABSENT, PARTITION_TIME, PROVENANCE, LiveTable
+from thermocline.rules.field_ids import Match, matches
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -189,11 +189,21 @@ def carried(records: pa.Table, by: LiveTable, to: LiveTable) -> pa.Table:
         if name not in records.column_names or (match is None and one.name in to.row_schema.names):
             columns.append(pa.nulls(records.num_rows, one.type))
             continue
-        column = records.column(name)
+        column = records.column(name) if name != ABSENT else _absent_renamed(records, known)
         if match is not None and not match.is_alike:
             column = match.values(column.combine_chunks())
         columns.append(column if column.type == one.type else column.cast(one.type))
     return pa.Table.from_arrays(columns, schema=to.records_schema)
+
+
+def _absent_renamed(records: pa.Table, known: Mapping[str, Match]) -> pa.ChunkedArray:
+    """The columns that records leave as they are, by what they are called now; not those that are gone."""
+    found = records.column(ABSENT)
+    names = {match.stored.name: name for name, match in known.items()}
+    if all(one == other for one, other in names.items()):
+        return found
+    renamed = [one and [names[name] for name in one if name in names] for one in found.to_pylist()]
+    return pa.chunked_array([pa.array(renamed, found.type)])
 
 
 def _sliced(chunk: RecordChunk, start: int, end: int) -> RecordChunk:

@@ -10,7 +10,7 @@ import pickle
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,16 +28,19 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
+from thermocline.ingest.batch.met_schemas import Met, SchemaMeter
 from thermocline.ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
 from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
 from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
+from thermocline.rules.routes.directory import Admission
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -78,8 +81,9 @@ class ReadReport(msgspec.Struct):
     ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
     the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
     source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
-    written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``error`` is a
-    pickled error of ours.
+    written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what
+    the table's contract is judged by; ``error`` is a pickled error of ours. Of a route's directory,
+    ``new_values`` are those that came, and ``outcomes`` counts what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -97,6 +101,9 @@ class ReadReport(msgspec.Struct):
     unread_fields: dict[str, int] = msgspec.field(default_factory=dict)
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
+    new_values: list[str] = msgspec.field(default_factory=list)
+    outcomes: dict[str, int] = msgspec.field(default_factory=dict)
+    met: Met = msgspec.field(default_factory=Met)
 
     def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
         """Note the times of a partition's next records."""
@@ -113,7 +120,8 @@ class ReadTask:
 
     A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
     With the ``partition_times`` at the seam, the records say the partition time at each of them. The ranges
-    then begin at the seam. Without, keys in several partitions are found, but not decided.
+    then begin at the seam. Without, keys in several partitions are found, but not decided. ``admission`` is
+    for a route's directory alone.
     """
 
     definition: LiveTable
@@ -124,6 +132,7 @@ class ReadTask:
     topic_ids: Mapping[str, str]
     registry: SchemaRegistry | None = None
     partition_times: PartitionTimes | None = None
+    admission: Admission = field(default_factory=Admission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +185,17 @@ class RangesReader:
     def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], tables: int) -> None:
         self._task, self._ranges = task, ranges
         self._decoder = decoder_for(task.definition, task.registry)
+        if isinstance(self._decoder, DirectoryDecoder):
+            self._decoder.admission = task.admission
         self._unread = UnreadFields(task.definition, task.registry)
+        self._meter = SchemaMeter(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
         self._held_bad: list[pa.Table] = []
         self._held_bytes_max = PACK_BYTES_MAX // tables
 
     def take(self, piece: RecordChunk, report: ReadReport) -> pa.Table:
         """See `SourceReader`."""
-        good, bad = _decode(self._task, self._decoder, self._unread, piece, report)
+        good, bad = _decode(self._task, self._decoder, self._unread, self._meter, piece, report)
         if bad.num_rows:
             self._held_bad.append(bad)
             is_large = _size(self._held_bad) >= self._held_bytes_max
@@ -195,6 +207,9 @@ class RangesReader:
         """See `SourceReader`."""
         if self._held_bad:
             _quarantine(self._task, self._held_bad, report)
+        if isinstance(self._decoder, DirectoryDecoder):
+            report.new_values = sorted(self._decoder.came)
+            report.outcomes = {str(name): count for name, count in self._decoder.outcomes.items()}
         report.covered = [(one.topic, one.partition, one.first, one.end) for one in self._ranges]
 
 
@@ -322,7 +337,12 @@ def reported(task: ReadTask, error: Exception) -> bytes:
 
 
 def _decode(
-    task: ReadTask, decoder: Decoder, unread: UnreadFields, chunk: RecordChunk, report: ReadReport
+    task: ReadTask,
+    decoder: Decoder,
+    unread: UnreadFields,
+    meter: SchemaMeter,
+    chunk: RecordChunk,
+    report: ReadReport,
 ) -> tuple[pa.Table, pa.Table]:
     decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
     report.records += len(chunk.offsets)
@@ -331,6 +351,7 @@ def _decode(
     )
     count_bad(report, chunk, decoded.bad)
     report.filtered += len(decoded.filtered)
+    meter.take(chunk, decoded.not_filtered_of(len(chunk.values)), report.met)
     sampled = unread.of(chunk.values, headers_of=chunk.headers_of, filtered=decoded.filtered)
     report.sampled_values += sampled.values
     for name, count in sampled.names.items():

@@ -11,6 +11,7 @@ from thermocline.ingest.batch.bad_records import BadRecordsPolicy, check_dead_le
 from thermocline.ingest.claim.ownership import Claim
 from thermocline.ingest.commit.rotation import check_what_is_there
 from thermocline.kafka.log import Log
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.rules.topic_patterns import finds
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Opening:
 
 def checked_definition(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
     """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
-    differences = definition.differences(settings.table(name).definition(name))
+    wanted = with_evolved(settings.table(name).definition(name), definition)
+    differences = definition.differences(wanted)
     if differences:
         raise DefinitionDiffers(table=name, differences=differences)
     return definition

@@ -6,7 +6,7 @@ All are set from what the owner holds in memory; none asks the table, the catalo
 from __future__ import annotations
 
 from collections import Counter as Counts
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -151,6 +151,20 @@ TOPICS_PASSED_OVER: Final = Gauge(
     _TABLE,
     registry=REGISTRY,
 )
+ROUTE_RECORDS: Final = Counter(
+    "thermocline_ingest_route_records",
+    "Records that a route's directory read and that have a value, by what became of them: routed to the "
+    "table of their value, denied, beyond tables_max, or with a value that can't name a table.",
+    (*_TABLE, "outcome"),
+    registry=REGISTRY,
+)
+ROUTE_VALUES: Final = Gauge(
+    "thermocline_ingest_route_values",
+    "Values that a route's directory knows, by state: with a table, or failed, whose table can't be made. "
+    "Exported only for directories.",
+    (*_TABLE, "state"),
+    registry=REGISTRY,
+)
 TABLE_FILES: Final = Gauge(
     "thermocline_table_files", "Data files in the table's newest snapshot.", _TABLE, registry=REGISTRY
 )
@@ -210,6 +224,19 @@ def opened(
     for outcome in _RECORD_OUTCOMES:
         RECORDS.labels(table, outcome)
     measure_table(table, files)
+
+
+def routed(table: str, outcomes: Mapping[str, int]) -> None:
+    """A batch of a directory landed, with so many records of each outcome."""
+    for outcome in ("routed", "denied", "beyond", "unusable"):
+        count = outcomes.get(outcome, 0) + (outcomes.get("new", 0) if outcome == "routed" else 0)
+        ROUTE_RECORDS.labels(table, outcome).inc(count)
+
+
+def route_known(table: str, with_table: int, failed: int) -> None:
+    """A directory knows so many values by now."""
+    ROUTE_VALUES.labels(table, "table").set(with_table)
+    ROUTE_VALUES.labels(table, "failed").set(failed)
 
 
 def commits_expected(table: str, interval_seconds: float) -> None:

@@ -34,7 +34,9 @@ from thermocline.ingest.engine.engine import Engine, start_engine
 from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.observers import Observers
 from thermocline.ingest.owner.position import Position
+from thermocline.ingest.owner.routing import Routing, routing_of
 from thermocline.ingest.owner.scans import step_together
+from thermocline.ingest.owner.schema_watch import SchemaWatch
 from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
@@ -89,6 +91,8 @@ class Owner:
     drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
     topics: TopicWatch = field(default_factory=TopicWatch)
+    routing: Routing | None = None
+    schemas: SchemaWatch = field(default_factory=SchemaWatch)
     unread: UnreadNames = field(init=False)
 
     def __post_init__(self) -> None:
@@ -161,6 +165,7 @@ class Owner:
                 bad_records=bad_records,
                 position=Position.of(state, live_files(table, state.snapshot_id, name)),
                 clock=clock,
+                routing=routing_of(settings, name, table, engine.jvm),
             )
             undo.pop_all()
         interval_seconds = owner.settings.commit_interval_seconds
@@ -285,6 +290,8 @@ class Owner:
             state = replace(state, snapshot_id=done.snapshot_id)
         of_files = state.snapshot_id if rewrite is None else rewrite.snapshot_id
         self.position = Position.of(state, self.live_files(self.table, of_files, self._name))
+        if self.routing is not None:
+            self.routing.reload(self.table)
         self.must_reload = False
         return rewrite is not None
 

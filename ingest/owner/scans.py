@@ -74,6 +74,8 @@ def _prepared(owner: Owner) -> Outcome | None:
     try:
         failpoint("owner.plan")
         owner.topics.look(owner)
+        if owner.routing is not None:
+            owner.routing.look(owner)
     except Exception as error:  # noqa: BLE001
         return _met(owner, error)
     return None if owner.definition.topics else False  # all were deleted, and there is no other one yet

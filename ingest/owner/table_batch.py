@@ -176,23 +176,32 @@ def _run(owner: Owner, batch: Batch, planned: DrainGoal, look: Look) -> Generato
 
 
 def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
-    """What comes of a batch: once more where keys in several partitions have to be decided.
+    """What comes of a batch: again where keys in several partitions have to be decided, or a route is full.
+
+    And before that, where the table takes up changes of its writers' schemas.
 
     To decide takes the partition time at each record, and reading each partition in one piece. While
     no key is met in several partitions, neither is paid for.
     """
     read = yield _wanted(owner, batch, is_timed=owner.is_contested)
+    if owner.schemas.takes_up(owner, read.result):  # safety: contract-read-again
+        read = yield _wanted(owner, batch, is_timed=owner.is_contested)
+        owner.schemas.took_up(owner, read.result)
     if contested(read.result) and not owner.is_contested:  # safety: contested-keys-are-decided
         delete_files(owner.table.io, written_paths(read.result.buckets))
         owner.bad_records.discard(read.result.reports)
         read = yield _wanted(owner, batch, is_timed=True)
     owner.is_contested = contested(read.result)
+    if owner.routing is not None and not owner.routing.has_room(read.result):
+        owner.bad_records.discard(read.result.reports)
+        read = yield _wanted(owner, batch, is_timed=False)
     return read
 
 
 def _wanted(owner: Owner, batch: Batch, is_timed: bool) -> Wanted:
     times = owner.position.partition_times
     task = replace(owner.task, partition_times=times) if is_timed else owner.task
+    task = task if owner.routing is None else owner.routing.reading(task)
     files = with_held(owner.position.files, owner.upkeep.held())
     return Wanted(batch.ranges, not is_timed, Share(task, files, data_location(owner.table)))
 
@@ -208,6 +217,7 @@ def _commit(
     at = owner.position
     try:
         _check_before_commit(owner, batch, accounting, log)
+        routed = {} if owner.routing is None else owner.routing.to_commit(owner, result)
     except ThermoclineError as error:
         owner.bad_records.discard(result.reports)
         return Rejected(error)
@@ -227,7 +237,9 @@ def _commit(
         properties={
             TOMBSTONES_PROPERTY: json.dumps(dict(at.tombstones_since_ms)),
             **owner.unread.met(result.reports, planned.at_ms),
+            **owner.schemas.to_commit(owner),
             **owner.topics.to_commit(owner, batch.end.at_least(planned.ends)),
+            **routed,
         },
         files=result.buckets,
         ranges=", ".join(str(planned) for planned in batch.ranges),
@@ -237,6 +249,9 @@ def _commit(
         failpoint("owner.landed")
         owner.position = at.after(outcome, change)
         owner.unread.landed()
+        if owner.routing is not None:
+            owner.routing.landed()
+        owner.schemas.landed()
         owner.on_commit()
         owner.observers.landed(outcome, change)
         if owner.drain_goal is not None and batch.end.at_least(owner.drain_goal.ends):

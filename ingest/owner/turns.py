@@ -204,8 +204,18 @@ class Turns:
     def __init__(
         self, tables: Sequence[IngestedTable], clock: Clock, step_together: StepTogether = step_together
     ) -> None:
-        self._all, self._running, self._clock = tuple(tables), list(tables), clock
+        self._all, self._running, self._clock = list(tables), list(tables), clock
         self._step_together, self._began_at = step_together, clock.monotonic()
+
+    @property
+    def tables(self) -> tuple[IngestedTable, ...]:
+        """All tables, also those that have stopped."""
+        return tuple(self._all)
+
+    def add(self, tables: Sequence[IngestedTable]) -> None:
+        """From the next round on, these have turns, too."""
+        self._all += tables
+        self._running += tables
 
     def follow(self, stop: threading.Event) -> None:
         """Until told to stop, or nothing is left that goes on; then each table is freed."""

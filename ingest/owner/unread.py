@@ -40,8 +40,9 @@ class UnreadNames:
         self._next = self._counts
 
     def follow(self, definition: LiveTable) -> None:
-        """What batches meet from now on is of that one, whose topics alone are others."""
+        """What batches meet from now on is of that one."""
         self._definition = definition
+        self._is_read = UnreadFields(definition).is_read
 
     def met(self, reports: Iterable[ReadReport], now_ms: int) -> dict[str, str]:
         """What a batch met; the properties to commit with it, if it has values that were looked at."""

@@ -211,7 +211,7 @@ class Replay:
         with store_named(name):
             links = unbroken(table)
         registry = settings.registry.client()
-        definitions = [definition_at(link, table.schemas(), definition) for link in links]
+        definitions = [definition_at(table, link, definition) for link in links]
         return cls(
             definition=definition,
             table=table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
 from thermocline.iceberg.compared import file_counts
+from thermocline.iceberg.earlier_columns import with_earlier_columns
 from thermocline.iceberg.file_buckets import bucket_specs
 from thermocline.iceberg.foreign_schema import schema_differences
 from thermocline.ingest.claim.ownership import own_table
@@ -26,6 +27,7 @@ from thermocline.ingest.table.update_schema import update_schema
 from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.rules.definition import BUCKET_FIELD
 from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.text.typed import again
@@ -48,12 +50,14 @@ def alter_table(
     dry_run: bool = False,
     say: Say | None = None,
     agreed: Alteration | None = None,
+    drop: Collection[str] = (),
 ) -> Alteration:
     """Make the table's definition say what the configuration says; what that changes.
 
     Where another program changed the table's columns, they are first made those of its definition again.
     Nothing is written where nothing differs, nor for a ``dry_run``. New topics are read from ``start`` on.
-    ``agreed`` is what a dry run showed: nothing else is done then.
+    ``agreed`` is what a dry run showed: nothing else is done then. ``drop`` are columns, and fields within
+    columns, that the configuration leaves out and that may go.
 
     Raises:
         AlterationRefused: something can't be changed; nothing was.
@@ -71,7 +75,7 @@ def alter_table(
         # What the table's own patterns find, ingest reads from its first record on.
         wanted = with_topics(wanted, Log(settings.kafka).names(), definition.topic_patterns)
     restored = schema_differences(definition, table.schema())
-    planned = replace(_planned(table, definition, wanted), undone=restored)
+    planned = replace(_planned(table, definition, wanted, drop), undone=restored)
     _check_agreed(agreed, planned)
     if planned.topics:
         state = current_state(table, name)
@@ -83,7 +87,7 @@ def alter_table(
         with own_table(settings, name, clock, say=say) as owned:
             # From now on nobody else alters it.
             # safety: alter-planned-again
-            planned = replace(_planned(owned.table, owned.definition, wanted), undone=restored)
+            planned = replace(_planned(owned.table, owned.definition, wanted, drop), undone=restored)
             _check_agreed(agreed, planned)  # safety: apply-planned-again
             if planned.changes:
                 commit_alteration(owned, planned, settings.table(name).start, clock)
@@ -102,10 +106,12 @@ def _check_agreed(agreed: Alteration | None, planned: Alteration) -> None:
         raise NotConfirmed(problem=problem, command=again(), detail=f"now: {now}")
 
 
-def _planned(table: Table, current: LiveTable, wanted: LiveTable) -> Alteration:
+def _planned(table: Table, current: LiveTable, wanted: LiveTable, drop: Collection[str]) -> Alteration:
     is_other = current.buckets_written != wanted.buckets_written
     files = file_counts(table, current.name) if is_other else None
-    return plan_alteration(current, wanted, table.metadata.last_column_id, files)
+    # What it takes up by itself, it may have taken up a moment ago.
+    wanted = with_evolved(wanted, current, drop)  # safety: contract-alter
+    return plan_alteration(current, wanted, table.metadata.last_column_id, files, drop)
 
 
 def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Clock | None = None) -> None:
@@ -121,17 +127,20 @@ def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Cloc
         change = change.reading(new_topics(owned.log, planned.topics, start))
     change = replace(
         change,
-        alter=_altering(owned.jvm, owned.definition, planned),
+        alter=altering(owned.jvm, owned.definition, planned),
         definition=definition,
     )
     at_ms = (clock or SystemClock()).now_ms()
     noted = NotedAlteration(definition.version, at_ms, change.batch_id, planned.changes)
-    change = replace(change, properties=with_alteration(owned.table.properties, noted))
+    properties = with_alteration(owned.table.properties, noted)
+    if planned.is_reread:
+        properties |= with_earlier_columns(owned.table.properties, owned.definition)
+    change = replace(change, properties=properties)
     failpoint("alter.commit")
     landed(owned.committer.commit(state.snapshot_id, state.seam, change))
 
 
-def _altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
+def altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
     """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
 
     def alter(transaction: Any) -> None:

@@ -39,6 +39,7 @@ class Step:
     action: Action
     changes: tuple[str, ...] = ()
     agreed: Alteration | None = None
+    created: LiveTable | None = None
     error: ThermoclineError | None = None
 
     @property
@@ -68,7 +69,7 @@ def do_step(settings: Settings, step: Step, clock: Clock, say: Say) -> None:
     it was when the step was planned.
     """
     if step.action == "create":
-        create_table(settings, step.table)
+        create_table(settings, step.table, step.created)
     elif step.action == "alter":
         alter_table(settings, step.table, clock, say=say, agreed=step.agreed)
 
@@ -79,7 +80,7 @@ def _step(settings: Settings, definition: LiveTable, clock: Clock, is_there: boo
         if not is_there:
             definition = planned_creation(settings, definition).definition or definition
             made = tuple(_created(definition, settings.table(name).start))
-            return Step(name, identifier, "create", made)
+            return Step(name, identifier, "create", made, created=definition)
         altered = alter_table(settings, name, clock, dry_run=True)
     except AlterationRefused as error:
         return Step(name, identifier, "by hand", error.problems, error=error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from thermocline.errors import ConfigInvalid, TableExists
+from thermocline.errors import ConfigInvalid, NotConfirmed, TableExists
 from thermocline.iceberg.catalog import (
     BATCH_PROPERTY,
     EPOCH_PROPERTY,
@@ -28,6 +28,7 @@ from thermocline.kafka.log import Log
 from thermocline.process.clock import SystemClock
 from thermocline.rules.definition import problems_of_new_names
 from thermocline.rules.identity import check_has_topics, check_not_compacted
+from thermocline.text.typed import again
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -48,12 +49,14 @@ _TABLE_PROPERTIES = {
 }
 
 
-def create_table(settings: Settings, name: str) -> SnapshotState:
+def create_table(settings: Settings, name: str, agreed: LiveTable | None = None) -> SnapshotState:
     """Create the table as configured, with a first, empty snapshot that carries the seam to start from.
 
     ``start`` is resolved to offsets here, once. Table and first snapshot appear together or not at all.
+    ``agreed`` is the definition, with its topics, that somebody was shown.
 
     Raises:
+        NotConfirmed: it would have another definition by now than was agreed to.
         TopicMissing: a topic of the definition does not exist.
         TopicsUnmatched: it names none, and no topic matches its patterns.
         TopicCompacted: it is compacted, and the table has partial updates.
@@ -64,6 +67,10 @@ def create_table(settings: Settings, name: str) -> SnapshotState:
     definition = settings.table(name).definition(name)
     change = planned_creation(settings, definition)
     definition = change.definition or definition
+    if agreed is not None and definition != agreed:  # safety: create-as-planned
+        problem = f"the table {name} would be created otherwise now than was shown"
+        now = f"now: reads {', '.join(definition.topics)}"
+        raise NotConfirmed(problem=problem, command=again(), detail=now)
     catalog = open_catalog(settings.catalog, may_create=True)
     _refuse_existing(catalog, name, definition.identifier)
     with catalog_errors(catalog, name):
@@ -83,8 +90,7 @@ def planned_creation(settings: Settings, definition: LiveTable) -> TableChange:
 
     Raises of what `create_table` raises all that does not come from the catalog or the store.
     """
-    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
-        raise ConfigInvalid(of=f"of table {definition.name}", problems=problems)
+    check_new_names(definition)
     created_ms = SystemClock().now_ms()  # before the log is asked: what is appended from here on is not known
     log = Log(settings.kafka)
     if definition.topic_patterns:
@@ -100,6 +106,12 @@ def planned_creation(settings: Settings, definition: LiveTable) -> TableChange:
         drained_ms=created_ms,
         definition=definition,
     )
+
+
+def check_new_names(definition: LiveTable) -> None:
+    """Raises `ConfigInvalid` where a column has a name that new columns may not have."""
+    if problems := tuple(problems_of_new_names(definition.row_schema.names)):  # safety: new-names-create
+        raise ConfigInvalid(of=f"of table {definition.name}", problems=problems)
 
 
 def check_creation(settings: Settings, name: str) -> None:
@@ -120,6 +132,7 @@ def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: Table
         EPOCH_PROPERTY: "0",
         SEAM_PROPERTY: change.seam.to_json(),
         BATCH_PROPERTY: change.batch_id,
+        **change.properties,
     }
     schema = definition.iceberg_schema().model_dump_json()
     bucket = (definition.bucket_column.name, definition.buckets)

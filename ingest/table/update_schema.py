@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.types import NestedField, StructType
@@ -26,6 +26,13 @@ def update_schema(jvm: Any, transaction: Any, before: Schema, after: Schema) -> 
     if before.fields == after.fields:
         return
     update = transaction.updateSchema()
+    for name in _dropped(before, after):
+        update.deleteColumn(name)
+    for name, renamed in _renamed(before, after):
+        update.renameColumn(name, renamed)
+    update.commit()
+    # A column may be added under a name that was free a moment ago.
+    update = transaction.updateSchema()
     types = jvm.org.apache.iceberg.SchemaParser.fromJson(after.model_dump_json())
     for parent, field in _added(before, after):
         name = f"{parent}.{field.name}" if parent else field.name
@@ -34,7 +41,12 @@ def update_schema(jvm: Any, transaction: Any, before: Schema, after: Schema) -> 
         update.updateColumn(name, types.findType(name))
     for field in after.fields:
         _move(update, before, field.name, field.field_type)
-    _move_all(update, before, "", [(field.field_id, field.name) for field in after.fields])
+    kept = [field.field_id for field in before.fields if field.field_id in after.field_ids]
+    now = [field.field_id for field in after.fields]
+    is_reordered = [number for number in now if number in kept] != kept
+    _move_all(
+        update, () if is_reordered else before.field_ids, "", [(f.field_id, f.name) for f in after.fields]
+    )
     update.commit()
 
 
@@ -53,6 +65,25 @@ def _added(before: Schema, after: Schema) -> Iterator[tuple[str | None, NestedFi
     yield from sorted(found, key=lambda one: one[1].field_id)
 
 
+def _dropped(before: Schema, after: Schema) -> Iterator[str]:
+    """What has no id afterwards; not what is within it, which goes with it."""
+    seen = [(field.name, field) for field in before.fields]
+    while seen:
+        name, field = seen.pop()
+        if field.field_id not in after.field_ids:
+            yield name
+        else:
+            seen += [(f"{name}.{one.name}", one) for one in iceberg_fields(field.field_type)]
+
+
+def _renamed(before: Schema, after: Schema) -> Iterator[tuple[str, str]]:
+    for field in before.fields:
+        if field.field_id in after.field_ids:
+            name = after.find_field(field.field_id).name
+            if name != field.name:
+                yield field.name, name
+
+
 def _widened(before: Schema, after: Schema) -> Iterator[str]:
     for number in sorted(after.field_ids & before.field_ids):
         was, is_now = before.find_type(number), after.find_type(number)
@@ -67,14 +98,14 @@ def _move(update: Any, before: Schema, name: str, of: IcebergType) -> None:
         if field.field_id in before.field_ids:
             _move(update, before, full, field.field_type)
     if isinstance(of, StructType):
-        _move_all(update, before, f"{name}.", [(field.field_id, field.name) for field in of.fields])
+        _move_all(update, before.field_ids, f"{name}.", [(field.field_id, field.name) for field in of.fields])
 
 
-def _move_all(update: Any, before: Schema, path: str, fields: list[tuple[int, str]]) -> None:
-    """Puts each new field of one level behind the one that it follows."""
+def _move_all(update: Any, stays: Collection[int], path: str, fields: list[tuple[int, str]]) -> None:
+    """Puts each field of one level behind the one that it follows, but for those that stay."""
     previous = None
     for number, name in fields:
-        if number not in before.field_ids and len(fields) > 1:
+        if number not in stays and len(fields) > 1:
             if previous is None:
                 update.moveFirst(path + name)
             else:

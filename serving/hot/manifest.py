@@ -15,7 +15,7 @@ import msgspec
 
 from thermocline.serving.hot.generation import Covered
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 _FILE_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MANIFEST: Final = "manifest.json"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -43,10 +43,11 @@ class HotManifest(msgspec.Struct, frozen=True):
     """The generations of one tier. The last one is active, the others are sealed and never change.
 
     ``source`` names the log that they were read from: offsets of another one, of a topic that was made again
-    too, mean other records. Where reading began below a snapshot without rows, compaction may have dropped
-    tombstones by then: of those written at ``complete_from_ms`` (our clock) or later it had dropped none.
-    Otherwise it is 0, and none is missing that matters to any later snapshot. ``definition`` is the JSON that
-    the records were decoded by. ``seal`` is None before the first one.
+    too, mean other records. ``topics`` are by their numbers (`serving.hot.topics`). Where reading began below
+    a snapshot without rows, compaction may have dropped tombstones by then: of those written at
+    ``complete_from_ms`` (our clock) or later it had dropped none. Otherwise it is 0, and none is missing that
+    matters to any later snapshot. ``definition`` is the JSON that the records were decoded by, but for its
+    topics. ``seal`` is None before the first one.
     """
 
     format: int

@@ -40,6 +40,9 @@ UNTAKEN_SECONDS_MAX: Final = 120.0
 LOWEST_PRIORITY: Final = 19
 """Of a process; as a number of `os.nice`."""
 
+ROUTES_SECONDS: Final = 5.0
+"""Between looks for tables that routes made: a request to the catalog for each route."""
+
 log = logging.getLogger(__name__)
 
 
@@ -169,6 +172,31 @@ def run_rows(served: Served) -> None:
     stop = threading.Event()
     _become_child(served, stop.set)
     run_ahead(served.settings, tuple(served.definitions), stop)
+
+
+def run_routes(served: Served) -> None:
+    """The process that looks for tables that routes make, and has the server serve them, too."""
+    from thermocline.iceberg.routed_tables import with_routed_tables  # noqa: PLC0415  # the parent has no routes
+
+    stop = threading.Event()
+    _become_child(served, stop.set)
+    parent = multiprocessing.parent_process()
+    assert parent is not None and parent.pid is not None  # noqa: PT018  # a process that was forked has one
+    problem = ""
+    while not stop.wait(ROUTES_SECONDS):
+        try:
+            found = with_routed_tables(served.settings).tables.keys() - served.settings.tables.keys()
+        except ThermoclineError as error:
+            if error.code != problem:
+                extra = fields(code=error.code, detail=error.what)
+                log.warning("can't look for new tables of routes; will try again", extra=extra)
+            problem = error.code
+            continue
+        problem = ""
+        if found:
+            log.info("routes made tables; serving them, too", extra=fields(tables=sorted(found)))
+            os.kill(parent.pid, signal.SIGHUP)
+            stop.wait()  # it is replaced by one that knows them
 
 
 def run_jobs(served: Served) -> None:

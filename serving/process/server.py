@@ -26,6 +26,7 @@ from thermocline.process.logs import fields
 from thermocline.process.private_folder import temporary_folder
 from thermocline.process.title import set_title
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.serving.access.clients import read_clients
 from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
@@ -35,6 +36,7 @@ from thermocline.serving.process.processes import (
     reserved,
     run_jobs,
     run_live,
+    run_routes,
     run_rows,
     run_tailers,
     run_worker,
@@ -72,7 +74,7 @@ def serve(
         StateDirUnusable: the state folder can't be written, or another server holds it.
         ThermoclineError: the catalog can't be reached, or none of the tables can be served.
     """
-    serving = settings.serving
+    settings, serving = settings.without_directories(), settings.serving
     if problems := (*problems_of_exposure(serving), *problems_of_tls(serving)):
         raise ConfigInvalid(of="[serving]", problems=problems)
     if serving.clients_file is not None:
@@ -127,7 +129,7 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
         if problem is not None:
             definitions[name] = declared
             problems[name] = problem
-        elif differences := declared.differences(definitions[name]):
+        elif differences := with_evolved(declared, definitions[name]).differences(definitions[name]):
             log.warning(
                 "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),
@@ -168,6 +170,8 @@ def _children(served: Served, places: _Places) -> list[Child]:
         children.append(Child("live", run_live, (served,), serves=everything))
     if serving.rows_ahead:
         children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
+    if settings.routes:
+        children.append(Child("routes", run_routes, (served,), is_in_background=True, serves=everything))
     if serving.extract_jobs_dir is not None:
         children.append(Child("jobs", run_jobs, (served,), serves=everything))
     return children
@@ -181,6 +185,7 @@ def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> S
     before = served.settings
     try:
         found = read()
+        found = found.without_directories()
         settings = before.model_copy(update={"tables": found.tables})
         if found != settings:
             log.warning("settings other than tables changed: they count from the next start on")

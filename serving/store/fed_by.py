@@ -51,4 +51,6 @@ def fed_by(text: str) -> FedBy:
         cluster_id, topic_ids, accepted = json.loads(text)
     except ValueError:
         return FedBy(text)
+    if not isinstance(topic_ids, dict):  # as earlier releases named it
+        return FedBy(text)
     return FedBy(cluster_id, topic_ids, accepted)

@@ -8,6 +8,9 @@ from thermocline.kafka.log import Log
 from thermocline.kafka.tail import Tail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from thermocline.kafka.facts import TopicFacts
     from thermocline.kafka.shared_tail import SharedConsumer
     from thermocline.process.clock import Clock
     from thermocline.rules.seam import Seam
@@ -21,8 +24,8 @@ class LogSource(Protocol):
         """What answers questions about it, on a new connection."""
         ...
 
-    def tail(self, start: Seam) -> Tail:
-        """Follows it from there on; to be closed."""
+    def tail(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Tail:
+        """Follows it from there on; to be closed. ``facts`` are those of the topics that are meant."""
         ...
 
 
@@ -42,7 +45,7 @@ class KafkaSource:
         """A new client of the cluster."""
         return Log(self._settings)
 
-    def tail(self, start: Seam) -> Tail:
-        """A new consumer that begins there, or a share of one that reads none of its partitions yet."""
-        share = None if self._shared is None else self._shared.share(start)
+    def tail(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Tail:
+        """A new consumer that begins there, or a share of the one that reads for several tables."""
+        share = None if self._shared is None else self._shared.share(start, facts)
         return Tail(self._settings.client_config(), start, self._table, self._clock, share)

@@ -35,11 +35,17 @@ class ServedStanding:
     """Looks at the log beside the tailer, which says in its status what was found."""
 
     def __init__(
-        self, kafka: KafkaSettings, follower: Follower, tailer: Tailer, clock: Clock, tables: int = 1
+        self,
+        kafka: KafkaSettings,
+        follower: Follower,
+        tailer: Tailer,
+        clock: Clock,
+        tables: int = 1,
+        log: Log | None = None,
     ) -> None:
-        """``tables`` are tailed by this process."""
+        """``tables`` are tailed by this process, and share the ``log``."""
         self._kafka, self._follower, self._tailer, self._clock = kafka, follower, tailer, clock
-        self._log: Log | None = None
+        self._log = log
         self._found: tuple[Standing, Oldest, Seam] | None = None
         self._repeated = Repeated("the look at the log", self.look, max(LOOK_SECONDS, tables))
 

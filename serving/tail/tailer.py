@@ -80,7 +80,8 @@ class Tailer:
     """Keeps the hot tier of one table at the log's end. For one thread.
 
     ``wait`` is told for how many seconds nothing needs to be done; it may return sooner. A round in which
-    nothing comes lasts ``idle_seconds``.
+    nothing comes lasts ``idle_seconds``. While its state is the same, the status is written every
+    ``status_seconds``.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Tailer:
         registry: SchemaRegistry | None = None,
     ) -> None:
         self.idle_seconds = ROUND_SECONDS
+        self.status_seconds = STATUS_SECONDS
         self._registry = registry
         self._settings = settings
         self._table = table
@@ -120,6 +122,7 @@ class Tailer:
         self._checked_at = float("-inf")
         self._retry_at = float("-inf")  # what failed is not tried again before
         self._status_at = float("-inf")
+        self._said = ("", False)  # the state then, and whether it had caught up
         self.standing: Callable[[], Mapping[str, object]] = dict  # what is said of the log beside this
         self._status_file = StatusFile(folder, table, clock)
 
@@ -187,7 +190,7 @@ class Tailer:
             self._check_newest(newest, self._source.log())
             self._open_tier(newest, may_continue=False)
         self._check_log(newest)
-        self._tail = self._source.tail(self._tier.end)
+        self._tail = self._source.tail(self._tier.end, self._facts)
         self._recover(self._tail)
 
     def _leave_log(self) -> None:
@@ -413,9 +416,9 @@ class Tailer:
         newest = self._follower.newest
         if self._tier is not None:
             self._tier.tend(newest.state.seam if newest is not None else None)
-        now = self._clock.monotonic()
-        if now - self._status_at >= STATUS_SECONDS:
-            self._status_at = now
+        now, state = self._clock.monotonic(), (self._state(), self._is_caught_up)
+        if now - self._status_at >= (self.status_seconds if state == self._said else STATUS_SECONDS):
+            self._status_at, self._said = now, state
             self._say(self._state())
 
     def _note(self, problem: ThermoclineError, cause: str) -> None:

@@ -1,4 +1,4 @@
-"""The tailers of several small tables in one process: a thread each, and one Kafka client for all."""
+"""The tailers of several tables in one process: a thread each, and one Kafka client for all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import ThermoclineError
+from thermocline.kafka.log import Log
 from thermocline.kafka.shared_tail import SharedConsumer
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.serving.store.back_off import BackOff
-from thermocline.serving.tail.run import run_tailer
+from thermocline.serving.tail.run import Together, run_tailer
 from thermocline.serving.tail.tailer_status import forget_status
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def run_tailers(settings: Settings, names: Sequence[str], stop: threading.Event)
         run_tailer(settings, names[0], stop)
         return
     shared = SharedConsumer(settings.kafka.client_config(), len(names), SystemClock())
+    together = Together(shared, Log(settings.kafka), len(names))
     threads = [
-        threading.Thread(target=_keep_tailing, args=(settings, name, stop, shared, len(names)), name=name)
+        threading.Thread(target=_keep_tailing, args=(settings, name, stop, together), name=name)
         for name in names
     ]
     for thread in threads:
@@ -54,15 +56,13 @@ def run_tailers(settings: Settings, names: Sequence[str], stop: threading.Event)
         shared.close()
 
 
-def _keep_tailing(
-    settings: Settings, name: str, stop: threading.Event, shared: SharedConsumer, tables: int
-) -> None:
+def _keep_tailing(settings: Settings, name: str, stop: threading.Event, together: Together) -> None:
     clock, back_off = SystemClock(), BackOff()
     while not stop.is_set():
         forget_status(settings.serving.state_dir / name)
         began_at = clock.monotonic()
         try:
-            run_tailer(settings, name, stop, shared, tables)
+            run_tailer(settings, name, stop, together)
         except ThermoclineError as error:
             log.error(  # noqa: TRY400  # it says itself what happened
                 "tailer failed", extra=fields(table=name, code=error.code, detail=error.what, next=error.next)

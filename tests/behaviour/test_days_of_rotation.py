@@ -278,7 +278,7 @@ class World:
         assert stopped.process.wait(PATIENCE_SECONDS) != 0
         text = stopped.log_path.read_text()
         assert "topic-deleted" in text, text[-3000:]
-        found = re.findall(r"thermocline (ingest accept-gap [^\"\\\n]+)", text)
+        found = re.findall(r"thermocline [^\"\\]*(ingest accept-gap [^\"\\]+)", text)
         assert found, text[-3000:]
         self.written.left[topic] = read.only([topic])
         self.done(*found[-1].split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -103,69 +104,126 @@ def test_aborted_records_never_show_and_ranges_end_in_markers(
     assert read == [b"1", b"2", b"3"]
 
 
-def test_tails_that_share_a_consumer_lose_and_repeat_nothing_and_none_waits_for_another(
-    broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Method: one tail takes nothing until too much waits for it; then each is closed, and begun again.
+class Fetched:
+    """How many records of a topic each consumer of this process has received, as the client counts them."""
 
-    One that is closed while it is paused reads on as the others do.
-    """
-    monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
-    config, clock = settings.client_config(), SystemClock()
-    producer = Producer({**config, "linger.ms": 0, "log_level": 0})
-    for topic in ("taken-late", "taken-soon"):
-        broker.create_topic(topic, 2)
-    shared = shared_tail.SharedConsumer(config, 2, clock)
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._records: dict[str, int] = {}
 
-    def tail_of(topic: str) -> tuple[Tail, shared_tail.Share]:
-        start = Seam.of({topic: {0: 0, 1: 0}})
-        share = shared.share(start)
-        assert share is not None
-        return Tail(config, start, topic, clock, share), share
+    def note(self, text: str) -> None:
+        said = json.loads(text)
+        for partition in said["topics"].get(self._topic, {}).get("partitions", {}).values():
+            place = f"{said['name']} {partition['partition']}"
+            self._records[place] = max(partition["rxmsgs"], self._records.get(place, 0))
 
-    def send(topic: str, values: list[bytes]) -> None:
+    def settled(self) -> int:
+        """By all of them, once that has been the same for a while."""
+        total = -1
+        while total != (total := sum(self._records.values())):
+            time.sleep(1.0)
+        return total
+
+    def consumers(self) -> int:
+        return len({place.split()[0] for place in self._records})
+
+
+class SharedTails:
+    """Tails that share a consumer, and what each has read."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, more: dict[str, Any]) -> None:
+        self._config = {**settings.client_config(), **more}
+        self._facts = Log(settings).describe([topic])
+        self._topic = topic
+        self.shared = shared_tail.SharedConsumer(self._config, 3, SystemClock())
+        self._producer = Producer({**settings.client_config(), "linger.ms": 0, "log_level": 0})
+
+    def tail(self, at: int = 0) -> Tail:
+        start = Seam.of({self._topic: {0: 0, 1: at}})
+        share = self.shared.share(start, self._facts)
+        return Tail(self._config, start, self._topic, SystemClock(), share)
+
+    def send(self, values: list[bytes]) -> None:
         for value in values:
-            producer.produce(topic, value, b"k", partition=1)
-        assert producer.flush(30) == 0
+            self._producer.produce(self._topic, value, b"k", partition=1)
+        assert self._producer.flush(30) == 0
 
-    def read_until(tail: Tail, count: int) -> list[bytes | None]:
-        read: list[bytes | None] = []
+    def read(self, count: int, *tails: Tail) -> list[list[bytes | None]]:
+        """What each of them gives, until that is so much."""
+        read: list[list[bytes | None]] = [[] for _ in tails]
 
-        def has_all() -> bool:
-            read.extend(value for chunk in tail.poll(0.1) for value in chunk.values)
-            return len(read) >= count
+        def have_all() -> bool:
+            for tail, found in zip(tails, read, strict=True):
+                found.extend(value for chunk in tail.poll(0.05) for value in chunk.values)
+            return all(len(found) >= count for found in read)
 
-        wait_for(has_all)
+        wait_for(have_all)
         return read
 
+
+def test_a_topic_is_fetched_once_for_all_tails_and_who_stands_still_holds_up_no_other(
+    broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: of three tails, one takes nothing until too much waits for it, and reads it by itself later.
+
+    Then all are at the end, and the shared consumer alone fetches what comes.
+    """
+    monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 250_000)
+    broker.create_topic("fetched-once", 2)
+    fetched = Fetched("fetched-once")
+    tails = SharedTails(settings, "fetched-once", {"statistics.interval.ms": 100, "stats_cb": fetched.note})
+    few = [b"%d" % number for number in range(50)]
     try:
-        (late, share), (soon, _) = tail_of("taken-late"), tail_of("taken-soon")
-        assert shared.share(Seam.of({"taken-late": {1: 0}})) is None
-        many = [b"%04d" % number + 10_000 * b"x" for number in range(200)]
-        send("taken-late", many)
-        wait_for(lambda: share.is_paused)
-        send("taken-soon", [b"1", b"2"])
-        assert read_until(soon, 2) == [b"1", b"2"]
-        assert read_until(late, len(many)) == many
-        send("taken-late", [b"one more"])
-        assert read_until(late, 1) == [b"one more"]
+        a, b, still = tails.tail(), tails.tail(), tails.tail()
+        tails.send(few)
+        assert tails.read(50, a, b, still) == [few, few, few]
+        assert fetched.settled() == 50
+        many: list[bytes | None] = []
+        for number in range(6):
+            part = [b"%d-%02d" % (number, place) + 10_000 * b"x" for place in range(50)]
+            tails.send(part)
+            assert tails.read(50, a, b) == [part, part], "they wait for nobody"
+            many += part
+        assert tails.read(300, still) == [many]
 
         def are_at_their_ends() -> bool:
-            return all(not tail.poll(0.1) and len(tail.reached_end_at()) == 2 for tail in (late, soon))
+            return all(not tail.poll(0.05) and len(tail.reached_end_at()) == 2 for tail in (a, b, still))
 
         wait_for(are_at_their_ends)
-        soon.close()
-        again, _ = tail_of("taken-soon")
-        send("taken-soon", [b"3"])
-        assert read_until(again, 3) == [b"1", b"2", b"3"]
-        send("taken-late", many)
-        wait_for(lambda: share.is_paused)
-        late.close()
-        late_again, _ = tail_of("taken-late")
-        assert read_until(late_again, 2 * len(many) + 1) == [*many, b"one more", *many]
+        before = fetched.settled()
+        assert fetched.consumers() == 2, "one was left behind"
+        tails.send(few)
+        assert tails.read(50, still, a, b) == [few, few, few]
+        assert fetched.settled() == before + 50
+
+        b.close()
+        tails.send(few)
+        assert tails.read(50, a) == [few]
+        again = tails.tail(at=350)
+        assert tails.read(100, again) == [[*few, *few]]
     finally:
-        shared.close()
-    assert not shared.is_running
+        tails.shared.close()
+    assert not tails.shared.is_running
+
+
+def test_a_tail_that_ends_while_it_is_paused_is_read_on_by_the_next_one(
+    broker: LocalKafka, settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: it is alone, so that nobody else wants what it does not take."""
+    monkeypatch.setattr(shared_tail, "WAITING_BYTES_MAX", 100_000)
+    broker.create_topic("paused", 2)
+    tails = SharedTails(settings, "paused", {})
+    many = [b"%04d" % number + 10_000 * b"x" for number in range(200)]
+    try:
+        alone = tails.tail()
+        tails.send(many)
+        assert tails.read(200, alone) == [many]
+        tails.send(many)
+        time.sleep(0.5)
+        alone.close()
+        assert tails.read(400, tails.tail()) == [[*many, *many]]
+    finally:
+        tails.shared.close()
 
 
 def test_an_open_transaction_holds_the_end_back(broker: LocalKafka, settings: KafkaSettings) -> None:

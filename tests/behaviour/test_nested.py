@@ -26,7 +26,7 @@ from pyiceberg.table import Table
 from tests.brokers import Brokers
 from thermocline.cli import entry
 from thermocline.dev.stack import Stack, StackOptions
-from thermocline.errors import ExitCode
+from thermocline.errors import AlterationRefused, ExitCode
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
 from thermocline.iceberg.files import plan_files
 from thermocline.ingest.owner.owner import Owner
@@ -59,6 +59,18 @@ WIDER = SECTION.replace("struct<city", "struct<no: int, city").replace(
     "paid: decimal(10,2)", "note: struct<text: string>, paid: decimal(12,2)"
 )
 ADDED = 'notes = "list<struct<text: string, by: list<int>>>"'
+FEWER = (
+    WIDER.replace('size = "int"\n', "")
+    .replace(" zip: string,", "")
+    .replace('tags = "list<string>"', 'labels = { type = "list<string>", renamed_from = "tags" }')
+    .replace('born = "timestamp"', 'birth = { type = "timestamp", renamed_from = "born" }')
+    + ADDED
+    + "\n"
+)
+AGAIN = (
+    FEWER.replace("since: timestamp>", "since: timestamp, zip: string>")
+    + 'size = "long"\nborn = "timestamp"\n'
+)
 FIELDS = ("address", "tags", "scores", "visits", "born", "size", "city")
 UUID = "f79c3e09-677c-4bbd-a479-3f349cb785e7"
 FULL: dict[str, Any] = {
@@ -143,6 +155,45 @@ def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: St
     assert run(stack, "maintain", "run", NAME) == 0
     assert people.extracted() == people.in_pyiceberg() == people.in_duckdb() == people.rows
     assert run(stack, "verify", NAME) == 0
+    stale_values_stay_away(stack, people)
+    server.check()
+
+
+def stale_values_stay_away(stack: Stack, people: Told) -> None:
+    """Columns are renamed and dropped, and come back under the old names, while a server answers."""
+    people.write("d1", FULL | {"size": 11, "tags": ["before"]})
+    people.ingest()
+    people.write("d2", FULL | {"size": 12, "tags": ["hot"]})
+    configure(stack, FEWER)
+    assert run(stack, "table", "alter", NAME) == AlterationRefused.exit_code
+    drops = ("--drop", "size", "--drop", "address.zip")
+    assert run(stack, "table", "alter", NAME, *drops) == ExitCode.USAGE, "nobody said yes"
+    assert run(stack, "table", "alter", NAME, *drops, "--yes") == 0
+    has_the_definitions_field_ids(stack)
+    people.lose("size", "zip")
+    people.columns = ("address", "labels", "scores", "visits", "birth", "city", "notes")
+    people.agree("files of before, and a hot record of before")
+    people.write("b", FULL | {"size": 13, "tags": ["after"]})
+    people.ingest()
+    people.agree("files of both kinds")
+
+    configure(stack, AGAIN)
+    assert run(stack, "table", "alter", NAME) == 0
+    has_the_definitions_field_ids(stack)
+    people.columns = (*people.columns, "size", "born")
+    people.gain("size", "zip")
+    people.agree("columns of the old names, null in all rows of before")
+    people.write("e", FULL | {"size": 1 << 41, "born": "2026-01-01T00:00:00", "notes": []})
+    people.agree("a hot record that has them")
+    people.ingest()
+    people.agree("and one that was committed")
+    for number in range(5):  # until files are merged
+        people.write(f"d{number}", FULL | {"size": number, "tags": [str(number)]})
+        people.ingest()
+    assert people.files() < 5
+    people.agree("after merges")
+    assert people.in_duckdb() == people.rows
+    assert run(stack, "verify", NAME) == 0
 
 
 class Told:
@@ -154,6 +205,10 @@ class Told:
         self.written: dict[str, dict[str, Any]] = {}
         self.offset = -1
         self.is_wider = False
+        self.address: tuple[str, ...] | None = None
+        self.renamed: dict[str, str] = {}
+        self.lost = ""
+        self.keeps: tuple[str, ...] = ()
         client = {**stack.settings.kafka.client_config(), "linger.ms": 0, "log_level": 0}
         self._producer = Producer(client)
 
@@ -166,12 +221,50 @@ class Told:
         self._produce(key, value)
         self.written.pop(key, None)
         if value is not None:
-            self.written[key] = with_nulls(value, self.is_wider)
+            self.written[key] = self._as_row(with_nulls(value, self.is_wider))
+
+    def _as_row(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Under the names that columns have now, without those that were dropped."""
+        row = {self.renamed.get(name, name): one for name, one in value.items() if name != self.lost}
+        row |= {name: value.get(name) for name in self.keeps}
+        if row.get("address") and self.address is not None:
+            row["address"] = {name: row["address"].get(name) for name in self.address}
+        return row
 
     def gain_fields(self) -> None:
         """What is there has null in the fields that were added."""
         self.is_wider = True
         self.written = {key: with_nulls(value, self.is_wider) for key, value in self.written.items()}
+
+    def lose(self, column: str, of_address: str) -> None:
+        """A column and a field of the address are dropped, and others renamed."""
+        self.address = tuple(name for name in ("no", "city", "zip", "since") if name != of_address)
+        self.renamed = {"tags": "labels", "born": "birth"}
+        self.lost = column
+        self.written = {key: self._as_row(value) for key, value in self.written.items()}
+
+    def gain(self, column: str, of_address: str) -> None:
+        """They come back under the same names; what was renamed is from now on in both columns."""
+        assert column == self.lost
+        self.lost = ""
+        self.address = (*(self.address or ()), of_address)
+        self.keeps = ("born",)
+        for value in self.written.values():
+            if value.get("address"):
+                value["address"] = value["address"] | {of_address: None}
+
+    def agree(self, when: str) -> None:
+        """Lookups of the running server, extracts and PyIceberg have the rows of the oracle."""
+        names = ["id", *self.columns]
+        path = f"/v1/tables/{NAME}"
+
+        def follows() -> bool:
+            columns = self.stack.get(path)[1].get("definition", {}).get("columns", [])
+            return sorted(one["name"] for one in columns) == sorted(names)
+
+        self.stack.wait_for(follows, "the server follows the definition")
+        self.stack.wait_for(lambda: self.stack.get("/readyz")[0] == 200, "the server is ready")
+        assert self.looked_up() == self.extracted() == self.rows, when
 
     def write_bad(self, key: str, value: dict[str, Any]) -> None:
         self._produce(key, value)

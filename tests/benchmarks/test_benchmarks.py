@@ -26,6 +26,7 @@ SIZES = {
     "lookup": "--rows 20000 --seconds 1",
     "measure": "--files 200 --buckets 4",
     "merge": "--rows 20000 --batches 500",
+    "one_topic": "--tables 1 3 --seconds 1 --samples 2",
     "policy": "--hours 1",
     "rewrite": "--rows 20000",
     "shared_scans": "--records 2000 --few 2 --many 3 --round-records 60",

@@ -117,8 +117,9 @@ def test_each_difference_has_what_brings_either_to_the_other(
         '      on_error = "quarantine"',
         "  column name: absent in the file, string in the table",
         (
-            "    table like the file: can't be altered: the column name can't be left out or renamed: the "
-            "table holds its values, and readers know it by its name"
+            "    table like the file: can't be altered: the column name can't be left out: the table holds "
+            "its values; drop it with `table alter --drop`, or say what it is called now with "
+            'renamed_from = "name"'
         ),
         "    file like the table: in [tables.profiles.columns]",
         '      name = "string"',
@@ -238,8 +239,8 @@ def test_what_no_alteration_does_is_left_to_a_person_and_nothing_of_that_table_i
     assert (step["action"], step["done"]) == ("by hand", False)
     assert step["changes"] == [
         (
-            "the column name can't be left out or renamed: the table holds its values, and readers know it "
-            "by its name"
+            "the column name can't be left out: the table holds its values; drop it with `table alter "
+            '--drop`, or say what it is called now with renamed_from = "name"'
         )
     ]
     assert step["error"]["next"].startswith("thermocline table diff profiles ")

@@ -18,7 +18,7 @@ PATCHES = {"setattr", "delattr", "getattr", "watch"}  # they take a name as a st
 
 ALLOWED = {
     # A part is broken on purpose, to see that the simulation notices.
-    "tests/simulation/test_broken_serving.py": 11,
+    "tests/simulation/test_broken_serving.py": 10,
     "tests/simulation/test_maintained.py": 3,
     "tests/simulation/test_simulation.py": 5,
     # The simulation drives a part without its process, and compares what it holds in memory.

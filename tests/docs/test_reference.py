@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from fastapi.openapi.utils import get_openapi
@@ -22,6 +22,7 @@ from thermocline.serving.http.app import create_app
 from thermocline.serving.read.tables import Tables
 from thermocline.serving.store import measures
 from thermocline.settings import ServingSettings, Settings, TableSettings
+from thermocline.settings.route import RouteSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
@@ -72,9 +73,23 @@ def test_a_setting_without_a_meaning_is_refused(monkeypatch: pytest.MonkeyPatch)
         generate.settings_page()
 
 
+class _Route:
+    """The settings of a route that are not those of its tables."""
+
+    model_fields: Final = {
+        name: field
+        for name, field in RouteSettings.model_fields.items()
+        if name not in TableSettings.model_fields or name == "topics"
+    }
+
+
 def test_every_setting_is_documented() -> None:
-    sections = {name: field.annotation for name, field in Settings.model_fields.items() if name != "tables"}
-    models: dict[str, Any] = {**sections, "tables.NAME": TableSettings}
+    sections = {
+        name: field.annotation
+        for name, field in Settings.model_fields.items()
+        if name not in ("tables", "routes")
+    }
+    models: dict[str, Any] = {**sections, "tables.NAME": TableSettings, "routes.NAME": _Route}
     text = (REFERENCE / "settings.md").read_text()
     missing = [
         f"{place}.{name}"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.cold import FakePublished
+from tests.simulation.consumer import SharedTails
 from tests.simulation.records import IDENTIFIER, NAME
 from thermocline.errors import ThermoclineError
 from thermocline.iceberg.catalog import load_table
@@ -16,10 +17,13 @@ from thermocline.serving.tail.follower import Follower
 from thermocline.serving.tail.tailer import Tailer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.simulation.disk import MemoryPath
     from tests.simulation.faults import Fault
     from tests.simulation.machine_clock import MachineClock
     from tests.simulation.world import World
+    from thermocline.kafka.facts import TopicFacts
     from thermocline.rules.seam import Seam
 
 TAILER: Final = "tailer"
@@ -45,6 +49,9 @@ class TailerProcess:
         self.goal: Goal | None = None
         self._ends: dict[tuple[str, int], int] = {}
         self._filling: HotTier | None = None
+        # Every second process tails another table beside it, which has the same topics.
+        is_shared = world.counts["tailers started"] % 2 == 0
+        self._shared = SharedTails(world.cluster, clock, world.counts) if is_shared else None
         published = FakePublished(folder / COLD, world.io)
         loader: Any = SimpleNamespace(
             load=lambda: load_table(world.catalog, NAME, IDENTIFIER),  # type: ignore[arg-type]
@@ -87,13 +94,15 @@ class TailerProcess:
         self._ends = {log.place: log.stable_end for log in logs}
         return self.world.cluster.log()
 
-    def _tail(self, start: Seam) -> Any:
+    def _tail(self, start: Seam, facts: Mapping[str, TopicFacts]) -> Any:
         newest = self.follower.newest
         if newest is not None and self.tier is not self._filling:
             self._filling = self.tier
             ends = {place: end for place, end in self._ends.items() if place[0] in newest.definition.topics}
             self.goal = Goal(newest.source, ends)
-        return self.world.cluster.tail(start, NAME, self._clock)
+        if self._shared is None:
+            return self.world.cluster.tail(start, NAME, self._clock)
+        return self._shared.tail(start, facts, NAME)
 
     def _wait(self, seconds: float) -> None:
         self.world.advance(seconds)

@@ -18,7 +18,17 @@ from tests.simulation.faults import Violation
 from tests.simulation.history import History
 from thermocline.rules import fold
 from thermocline.serving.cold import index
-from thermocline.serving.hot import leases, manifest, merge, partial, pinned, tier, view, winners
+from thermocline.serving.hot import (
+    compatibility,
+    leases,
+    manifest,
+    merge,
+    partial,
+    pinned,
+    tier,
+    view,
+    winners,
+)
 from thermocline.serving.read.lookup import TableReader
 from thermocline.serving.tail.tailer import Tailer
 
@@ -74,8 +84,8 @@ LINES: Final = (
     Line(
         "eviction looks at where a generation starts",
         tier.HotTier.evict,
-        "up_to.at_least(generation.meta().end)",
-        "up_to.at_least(generation.meta().start)",
+        "up_to.at_least(generation.meta().end.only(counting))",
+        "up_to.at_least(generation.meta().start.only(counting))",
     ),
     Line(
         "eviction does not wait for readers",
@@ -86,8 +96,8 @@ LINES: Final = (
     Line(
         "the reader that is furthest decides what is needed",
         leases.Leases.needed,
-        "min(seam.get(place) for seam in seams)",
-        "max(seam.get(place) for seam in seams)",
+        "min(seam.get(place) for seam in (newest, *leased))",
+        "max(seam.get(place) for seam in (newest, *leased))",
     ),
     Line(
         "a merge puts the older records last",
@@ -96,9 +106,9 @@ LINES: Final = (
         "for source in (self.newer, self.older):",
     ),
     Line(
-        "a tier goes on with another log's records",
-        tier.HotTier._continue,
-        "if (before.source, before.definition) != (self._manifest.source, self._manifest.definition):",
+        "hot records are laid over a snapshot that they do not fit",
+        compatibility.incompatibility,
+        "if problem is not None:",
         "if False:",
     ),
     Line(

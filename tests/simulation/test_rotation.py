@@ -17,6 +17,7 @@ from tests.simulation.owners import Process
 from tests.simulation.records import IDENTIFIER, KEYS, NAME, key_bytes, value_bytes
 from tests.simulation.serving import Serving
 from tests.simulation.world import UPSERT, Surroundings, World
+from tests.tier import quick_or_full
 from thermocline.errors import TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
 from thermocline.ingest.commit import rotation
@@ -26,9 +27,11 @@ from thermocline.kafka.facts import TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.seam import Seam
+from thermocline.serving.hot.manifest import read_manifest
 
 AROUND = Surroundings(is_rotating=True, wanders=True)
 LATER = LOOK_SECONDS + 1
+DAYS = quick_or_full(50, 365)
 
 
 @pytest.fixture(autouse=True)
@@ -390,6 +393,66 @@ def test_what_is_kept_of_topics_that_left_is_bounded(monkeypatch: pytest.MonkeyP
     assert left["c5"]["seam"] == {"0": 1}
     assert definition(world).topics == ("a", "b")
     assert state(world).seam.topics == ("a", "b")
+
+
+def test_daily_topics_grow_neither_the_table_nor_the_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Method: each day a topic comes, is written, read and served, and the one of the day before leaves."""
+    monkeypatch.setattr(rotation, "LEFT_TOPICS_MAX", 5)
+    world = World(replace(AROUND, is_served=True))
+    world.serving = serving = Serving(world)
+    tiers = set()
+    sizes = []
+    for day in range(100, 100 + DAYS):
+        world.create_topic(f"c{day}", 1)
+        ingest(world)
+        write(world, f"c{day}")
+        served(serving)
+        assert ingest(world).stop is None
+        if day > 100:
+            delete(world, f"c{day - 1}")
+        process = ingest(world)
+        served(serving)
+        assert definition(world).topics == ("a", "b", f"c{day}")
+        tiers.add(serving.running_tailer().tier)
+        sizes.append(sizes_of(world, process))
+    assert len(tiers) == 1, "the tier is kept"
+    assert sizes[-1].keys() == sizes[30].keys()
+    # Numbers have some digits more.
+    assert all(size <= sizes[30][what] + 8 for what, size in sizes[-1].items()), (sizes[30], sizes[-1])
+    serving.settle()
+
+
+def served(serving: Serving) -> None:
+    """What the server does in the meantime."""
+    serving.follow(None)
+    serving.tail(3, None)
+    for place in range(2):
+        serving.worker(place).refresh(None)
+
+
+def sizes_of(world: World, process: Process) -> dict[str, int]:
+    """What there is of it: bytes of the table's texts, and topics that somebody knows."""
+    assert world.serving is not None
+    owner, tier = process.owner, world.serving.running_tailer().tier
+    assert owner is not None
+    assert tier is not None
+    at = owner.position
+    numbers = read_manifest(tier.folder)
+    assert numbers is not None
+    return {
+        "seam": len(state(world).seam),
+        "summary": len(json.dumps(summary(world))),
+        **{name: len(text) for name, text in table(world).properties.items()},
+        "ends that the owner knows": len(owner.topics.ends),
+        "topics that the owner knows": len({*owner.topics.passed_over, *(owner.topics.held or ())}),
+        "properties that the owner knows": sum(map(len, owner.topics.properties.values())),
+        "tombstones": len(at.tombstones_since_ms),
+        "topics of the tier": len(tier.topics),
+        "numbers of the tier": len(numbers.topics),
+        "generations": tier.generations,
+    }
 
 
 def test_nothing_is_asked_of_the_cluster_for_a_table_without_patterns() -> None:

@@ -107,10 +107,126 @@ def test_fields_within_columns_are_added_and_widened_and_those_that_are_there_ke
     assert definition_by(planned.definition, current.iceberg_schema()).columns == current.columns
 
 
+def renamed(**changes: Any) -> dict[str, Any]:
+    """The columns, of which ``count`` is called ``items``."""
+    file: dict[str, Any] = {name: kind for name, kind in COLUMNS.items() if name != "count"}
+    return file | {"items": {"type": "int", "renamed_from": "count"}} | changes
+
+
+def test_a_renamed_column_keeps_its_field_id_and_is_still_read_from_the_field_of_its_old_name() -> None:
+    ids = {column.name: column.field_id for column in ORDERS.columns}
+    planned = plan_alteration(ORDERS, wanted(columns=renamed()))
+    (items,) = [column for column in planned.definition.columns if column.name == "items"]
+    assert (items.field_id, items.path, items.renamed_from) == (ids["count"], ("count",), "")
+    assert planned.added == ()
+    assert planned.is_reread
+    still = 'still read from ["count"]; queries, grants and views have to name it so'
+    assert planned.changes == (
+        f"column count is renamed to items, and {still}",
+        "the columns are ordered id, slot, price, at, items; who takes them by place has to follow",
+    )
+    again = plan_alteration(planned.definition, wanted(columns=renamed()))
+    assert again.changes == (), "the file may keep what it said"
+    assert planned.definition.differences(wanted(columns=renamed())) == ()
+
+
+def test_the_old_name_of_a_renamed_column_is_free_for_another_one_in_the_same_step_and_later() -> None:
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    ids = {column.name: column.field_id for column in ORDERS.columns}
+    both = wanted(columns=renamed(count="string"))
+    at_once = plan_alteration(ORDERS, both).definition
+    later = plan_alteration(plan_alteration(ORDERS, wanted(columns=renamed())).definition, both).definition
+    for definition in (at_once, later):
+        found = {column.name: (column.field_id, str(column.type)) for column in definition.columns}
+        assert found["items"] == (ids["count"], "int")
+        assert found["count"] == (last + 1, "string")
+
+
+def test_a_dropped_column_goes_and_its_name_comes_back_with_another_field_id() -> None:
+    last = ORDERS.provenance_id + len(PROVENANCE) - 1
+    without = wanted(columns={name: kind for name, kind in COLUMNS.items() if name != "count"})
+    dropped = plan_alteration(ORDERS, without, last, drop=["count"])
+    assert [column.name for column in dropped.definition.columns] == ["id", "slot", "price", "at"]
+    assert dropped.is_reread
+    (change,) = dropped.changes
+    assert change.startswith("column count is dropped")
+    again = plan_alteration(dropped.definition, wanted(), last)
+    ids = {column.name: column.field_id for column in again.definition.columns}
+    assert ids["count"] == last + 1
+
+
+def test_a_dropped_field_goes_and_its_name_comes_back_with_another_field_id() -> None:
+    current = wanted(columns=COLUMNS | {"a": "struct<x: int, y: list<int>>"})
+    last = max(current.columns[-1].nested_ids)
+    without = wanted(columns=COLUMNS | {"a": "struct<x: int>"})
+    dropped = plan_alteration(current, without, last, drop=["a.y"]).definition
+    assert dropped.columns[-1].nested_ids == current.columns[-1].nested_ids[:1]
+    again = plan_alteration(dropped, wanted(columns=COLUMNS | {"a": "struct<y: list<int>, x: int>"}), last)
+    x = current.columns[-1].nested_ids[0]
+    assert again.definition.columns[-1].nested_ids == (last + 1, x, last + 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "drop", "says"),
+    [
+        ({}, ["count"], "count can't be dropped: the file still has it"),
+        ({"columns": renamed()}, ["count"], "count can't be dropped: the file says that it is renamed"),
+        (
+            {"columns": renamed(more={"type": "int", "renamed_from": "count"})},
+            [],
+            "the column count can't be renamed to 2 names",
+        ),
+        ({}, ["nothing"], "nothing can't be dropped: the table has no such column or field"),
+        (
+            {"columns": {"items": {"type": "int", "renamed_from": "count"}, **COLUMNS}, "topics": ["more"]},
+            ["count"],
+            "the topic orders can't be left out",
+        ),
+        (
+            {
+                "columns": {"nr": {"type": "int", "renamed_from": "id"}, **COLUMNS},
+                "key": ["nr", "slot"],
+                "entity": ["nr"],
+            },
+            [],
+            "the column id can't be renamed: it is part of the key",
+        ),
+        (
+            {"columns": renamed(items={"type": "int", "path": "sum", "renamed_from": "count"})},
+            [],
+            'the column items can\'t come from ["sum"] instead of its name',
+        ),
+        (
+            {"columns": renamed(items={"type": "string", "renamed_from": "count"})},
+            [],
+            "items can't become string",
+        ),
+    ],
+)
+def test_what_cannot_be_renamed_or_dropped_says_why(
+    changes: dict[str, Any], drop: list[str], says: str
+) -> None:
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(ORDERS, wanted(**changes), drop=drop)
+    assert says in "; ".join(refused.value.problems)
+
+
+def test_columns_in_another_order_keep_their_ids() -> None:
+    ids = {column.name: column.field_id for column in ORDERS.columns}
+    planned = plan_alteration(ORDERS, wanted(columns={"slot": "string", **COLUMNS}))
+    assert [(c.name, c.field_id) for c in planned.definition.columns] == [
+        (name, ids[name]) for name in ("slot", "id", "count", "price", "at")
+    ]
+    assert not planned.is_reread
+
+
 @pytest.mark.parametrize(
     ("lines", "says"),
     [
-        ("list<struct<sku: string>>", "the field lines.element.count can't be left out or renamed"),
+        (
+            "list<struct<sku: string>>",
+            "the field lines.element.count can't be left out or renamed: the table",
+        ),
         (
             "list<struct<count: int, sku: string>>",
             "the fields of lines.element can't be reordered from sku, count",
@@ -203,12 +319,8 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
             "the column at can't become timestamptz",
         ),
         (
-            {"columns": {"slot": "string", **COLUMNS}},
-            "the columns can't be reordered from id, slot, count, price, at to slot, id, count, price, at",
-        ),
-        (
             {"columns": {name: kind for name, kind in COLUMNS.items() if name != "count"}},
-            "the column count can't be left out or renamed",
+            "the column count can't be left out: the table holds its values",
         ),
     ],
 )

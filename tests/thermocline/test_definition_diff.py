@@ -56,16 +56,24 @@ def test_what_cannot_be_altered_has_its_own_reason_beside_what_can() -> None:
         "buckets",
         "column count",
         "column price",
-        "order of the columns",
     }
     assert found["column x"].changes == ("column x is added as int; rows that are there have null",)
     why = (
-        "the column count can't be left out or renamed: the table holds its values, and readers know it by "
-        "its name"
+        "the column count can't be left out: the table holds its values; drop it with `table alter --drop`, "
+        'or say what it is called now with renamed_from = "count"'
     )
     assert found["column count"].refusals == (why,)
     assert found["order of the columns"].in_file == "slot, id, at"
     assert found["order of the columns"].in_table == "id, slot, at"
+
+
+def test_a_renamed_column_is_one_difference_and_a_new_one_of_its_old_name_another() -> None:
+    file = {**{name: kind for name, kind in COLUMNS.items() if name != "count"}, "count": "string"}
+    found = differences(columns={**file, "items": {"type": "int", "renamed_from": "count"}})
+    assert found.keys() == {"column items", "column count"}
+    assert found["column items"].in_table == "int"
+    assert not any(one.refusals for one in found.values())
+    assert found["column count"].changes[-1].startswith("column count is added as string")
 
 
 def test_a_change_of_buckets_that_is_under_way_is_refused_by_the_files_that_are_left() -> None:

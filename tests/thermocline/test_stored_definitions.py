@@ -63,6 +63,10 @@ STORED: list[tuple[dict[str, Any], str]] = [
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"string"},{"id":2,"name":"v","type":"json"}],"delete_when":{"path":["op"],"values":["D"]},"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_format":"string","key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
     ),
     (
+        {"contract": {"columns": {"v": {"new_columns": "ignore"}}, "evolve_after": 50, "mode": "evolve"}},
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"contract":{"columns":{"v":{"new_columns":"ignore"}},"evolve_after":50,"mode":"evolve"},"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
+    ),
+    (
         {"partial_updates": True, "require_fields": False, "record_bytes_max": 1000},
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","partial_updates":true,"provenance_id":3,"record_bytes_max":1000,"require_fields":false,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1}',
     ),
@@ -227,6 +231,10 @@ STORED: list[tuple[dict[str, Any], str]] = [
             "unavailable_value_placeholder": "ähm",
         },
         '{"binary_encoding":"base64-url-safe","buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"binary"}],"entity":["id"],"envelope":"debezium","format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"unavailable_value_placeholder":"\\u00e4hm","version":1}',
+    ),
+    (
+        {"values_at": {"field": "x.y"}},
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"values_at":{"field":["x","y"]},"version":1}',
     ),
     (
         {

@@ -43,6 +43,7 @@ from thermocline.errors.query import (
 from thermocline.errors.records import (
     DeadLetterRefused,
     RangeIncomplete,
+    SchemaStopped,
     TooManyBadRecords,
     TransactionOpen,
 )
@@ -104,6 +105,7 @@ from thermocline.errors.table import (
     TableHeld,
     TableMissing,
     TableRestricted,
+    TableTaken,
 )
 
 __all__ = [
@@ -151,6 +153,7 @@ __all__ = [
     "RequestError",
     "Resumable",
     "RowNotFound",
+    "SchemaStopped",
     "ServerBusy",
     "ServerUnreachable",
     "SourceError",
@@ -164,6 +167,7 @@ __all__ = [
     "TableHeld",
     "TableMissing",
     "TableRestricted",
+    "TableTaken",
     "ThermoclineError",
     "TombstonesGone",
     "TooManyBadRecords",

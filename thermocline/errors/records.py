@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thermocline.errors import places
-from thermocline.errors.root import SAME_COMMAND, ExitCode
+from thermocline.errors.root import SAME_COMMAND, ExitCode, Listing
 from thermocline.errors.source import SourceError
 
 
@@ -113,6 +113,38 @@ class TooManyBadRecords(SourceError):
     def _then(self) -> str:
         is_of_definition = any(limit.startswith("on_error") for limit in self.limits)
         return f"thermocline {'table alter' if is_of_definition else 'ingest run'} {self.table}"
+
+
+class SchemaStopped(Listing, SourceError):
+    """A writer's schema differs from the table in a way that its contract stops at.
+
+    The `contract` of the table has `stop` for such a change. It counts for every record of the schema,
+    whether or not the record makes use of what changed. Servers go on, and answer without these records,
+    which they count as refused.
+
+    The batch was not committed, the table is complete up to its seam, and the records are still in the log.
+    Decide what the table is to do about the change: have the table's columns say what the schema says, or
+    write another word for that kind of change, or for that column, into `contract`. Either is an alteration
+    of the table: run `thermocline table alter`, then ingest again. Or have the producer go back to an earlier
+    schema; records that it wrote already still need one of these.
+    """
+
+    code = "schema-stopped"
+    exit_code = ExitCode.STOPPED
+    _what = "schema {schema} of the {part} of {record} stops the ingest of table {table}: it has {_problems}"
+    _listed = "changes"
+    _state = "the batch was not committed, and nothing was quarantined; the records are still in the log."
+    _next = (
+        "thermocline table show {table}      (the columns, and the contract)\n"
+        "after changing the columns or contract in [tables.{table}]:\n"
+        "thermocline table alter {table}"
+    )
+
+    table: str
+    schema: str  # its id, and what the registry calls it
+    part: str  # key or value
+    record: str
+    changes: tuple[str, ...]
 
 
 class DeadLetterRefused(SourceError):

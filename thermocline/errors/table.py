@@ -96,6 +96,29 @@ class TableExists(TableError):
     identifier: str
 
 
+class TableTaken(TableError):
+    """A route can't make the table of a value: the catalog has another table by that name.
+
+    A route makes a table for each value that its records have. It takes a table that is there already only
+    if it made it for this value itself, with the definition that the route has now, and from early enough
+    that no record is missing.
+
+    The existing table is untouched. The records of the value are in the log, and the other tables go on. The
+    route tries again every minute: drop or rename the table that is in the way.
+    """
+
+    code = "table-taken"
+    http_status = 409
+    exit_code = ExitCode.USAGE
+    _what = "the catalog has another table {identifier}, where {table} would be: {detail}."
+    _state = "the existing table is untouched."
+    _next = "thermocline table list      (then drop or rename the table that is in the way)"
+
+    table: str
+    identifier: str
+    detail: str
+
+
 class ForeignSnapshot(Resumable, TableError):
     """Thermocline can't continue from the table's current snapshot.
 

@@ -53,9 +53,13 @@ UNREAD_PROPERTY = "thermocline.unread-fields"  # JSON: names of fields of values
 UNREAD_COUNTS_PROPERTY = (
     "thermocline.unread-counts"  # JSON: in how many of the sampled values; `UnreadCounts`
 )
+CONTRACT_SAMPLE_PROPERTY = (
+    "thermocline.contract-sample"  # JSON: fields of JSON without a column; `SampledFields`
+)
 TOMBSTONES_PROPERTY = "thermocline.tombstones-since-ms"  # JSON, by topic
 LEFT_PROPERTY = "thermocline.topics-left"  # JSON, by topic: the id, and its part of the seam
 DELETED_PROPERTY = "thermocline.topics-deleted-unread"  # a seam: the ends that such topics were seen to have
+ROUTED_PROPERTY = "thermocline.routed"  # of a route's directory: JSON, packed where long; `Directory`
 HELD_PROPERTY = "thermocline.topics-held-back"  # JSON: those with open transactions when all was held
 
 # Of `LEFT_PROPERTY`, some 100 bytes for a topic: a season of daily topics.
@@ -79,6 +83,7 @@ SUMMARY_DEFINITION_VERSION = "thermocline.definition-version"
 SUMMARY_WATERMARK = "thermocline.watermark-ms"
 SUMMARY_DRAINED = "thermocline.drained-ms"
 SUMMARY_PARTITION_TIMES = "thermocline.partition-times-ms"
+SUMMARY_SCHEMA_CAUSE = "thermocline.schema-cause"  # JSON: why a table took up changes by itself
 SUMMARY_TOPICS_ADDED = "thermocline.topics-added"
 SUMMARY_TOPICS_LEFT = "thermocline.topics-left"
 SUMMARY_ACCEPTED = "thermocline.accepted"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from thermocline.iceberg.catalog import definition_of
 from thermocline.iceberg.files import plan_files, store_named
 from thermocline.iceberg.foreign_schema import schema_differences
+from thermocline.rules.contract.in_file import with_evolved
 from thermocline.rules.definition_diff import Difference, differences_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def compared(table: Table, wanted: LiveTable) -> Compared:
     """The table as it was loaded, beside the definition that the file has. Raises as `definition_of` does."""
     name, schema = wanted.name, table.schema()
     definition = definition_of(table, name)
+    wanted = with_evolved(wanted, definition)
     is_other = definition.buckets_written != wanted.buckets_written
     files = file_counts(table, name) if is_other else None
     known = definition.iceberg_schema().field_ids

@@ -18,13 +18,13 @@ import numpy as np
 
 from thermocline.errors import OffsetsGone, ReadPointGone, TombstonesGone
 from thermocline.iceberg.catalog import ACCEPTED_PROPERTY, SUMMARY_ACCEPTED, TAKEN_IN_PROPERTY, state_of
+from thermocline.iceberg.earlier_columns import at_version, up_to_version
 from thermocline.iceberg.lineage import Link, whole_lineage
 from thermocline.rules.alteration import definition_by
 from thermocline.rules.partition_time import NO_TIME, PartitionTimes, RunningTimes
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from thermocline.iceberg.catalog import SnapshotState
@@ -95,10 +95,13 @@ class Reading:
         if not ours:
             state_of(links[-1].snapshot, definition.name)  # raises that another writer made it
         schemas = {schema.schema_id: schema for schema in table.metadata.schemas}
-        by_snapshot = [definition_at(link, schemas, definition) for link in ours]
+        by_snapshot = [definition_at(table, link, definition) for link in ours]
+        state = ours[0].state
+        assert state is not None
         first = ours[0].snapshot.schema_id
         earlier = [
-            definition_by(definition, schema)
+            definition_by(then, schema)
+            for then in up_to_version(table.properties, definition, state.definition_version)
             for schema_id, schema in sorted(schemas.items())
             if first is None or schema_id <= first
         ]
@@ -202,7 +205,7 @@ class Reading:
 
 def _read_as(column: Column) -> object:
     """What says what a record's value is in a column, but for its width."""
-    return column.nested_ids, column.read_from, column.header, column.is_in_row
+    return column.nested_ids, column.source
 
 
 def reading_of(
@@ -263,9 +266,12 @@ class DecidingTimes:
         return found
 
 
-def definition_at(link: Link, schemas: Mapping[int, Schema], definition: LiveTable) -> LiveTable:
+def definition_at(table: Table, link: Link, definition: LiveTable) -> LiveTable:
     """The definition as it was with a snapshot; as it is now where the metadata does not say."""
-    schema = schemas.get(link.snapshot.schema_id) if link.snapshot.schema_id is not None else None
+    schema_id, state = link.snapshot.schema_id, link.state
+    schema = next((one for one in table.metadata.schemas if one.schema_id == schema_id), None)
+    if state is not None:  # safety: earlier-columns
+        definition = at_version(table.properties, definition, state.definition_version)
     return definition if schema is None else definition_by(definition, schema)
 
 

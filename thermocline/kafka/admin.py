@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["admin_client"]
+__all__ = ["admin_client", "destroy_left_behind"]
 
 _left_behind: deque[AdminClient] = deque()
 
@@ -27,14 +27,15 @@ def admin_client(owner: object, config: Mapping[str, Any], logger: Logger | None
     A client that is gone before its answer comes never answers. Raises `KafkaException` for a configuration
     that librdkafka refuses.
     """
-    _destroy_left_behind()
+    destroy_left_behind()
     options = {} if logger is None else {"logger": logger}
     client = AdminClient(dict(config), **options)
     weakref.finalize(owner, _left_behind.append, client).atexit = False  # safety: client-not-garbage
     return client
 
 
-def _destroy_left_behind() -> None:
+def destroy_left_behind() -> None:
+    """Ends the clients whose owners are gone; for who asks for no other soon."""
     with suppress(IndexError):
         while True:
             _left_behind.popleft()

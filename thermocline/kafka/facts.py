@@ -68,12 +68,7 @@ class RecordChunk:
 
         Raises `HeadersUnreadable` where the name of one is not UTF-8.
         """
-        message = self.messages[index]
-        try:
-            headers: list[tuple[str, bytes | None]] | None = message.headers()
-        except SystemError:  # confluent-kafka would give half a list the next time, which ends the process
-            message.set_headers(_UNREADABLE)
-            headers = _UNREADABLE
+        headers = settle_headers(self.messages[index])
         if headers is _UNREADABLE:  # safety: headers-unreadable
             raise HeadersUnreadable
         return headers
@@ -83,6 +78,16 @@ class RecordChunk:
     ) -> Callable[[int], list[tuple[str, bytes | None]] | None]:
         """The same for some of the records, by their place among the indexes."""
         return lambda place: self.headers_of(indexes[place])
+
+
+def settle_headers(message: Message) -> list[tuple[str, bytes | None]] | None:
+    """The headers of a message; `_UNREADABLE` where they can't be read. Whoever asks next gets the same."""
+    try:
+        headers: list[tuple[str, bytes | None]] | None = message.headers()
+    except SystemError:  # confluent-kafka would give half a list the next time, which ends the process
+        message.set_headers(_UNREADABLE)
+        headers = _UNREADABLE
+    return headers
 
 
 @dataclass(frozen=True, slots=True)

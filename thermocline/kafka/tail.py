@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -32,10 +32,7 @@ from thermocline.kafka.log import (
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.seam import Seam
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["SILENCE_SECONDS_MAX", "OwnReader", "Probes", "Reader", "Tail"]
+__all__ = ["SILENCE_SECONDS_MAX", "Asked", "End", "OwnReader", "Probes", "Reader", "Tail"]
 
 # The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
 END_PROBE_SECONDS: Final = 0.25
@@ -47,19 +44,39 @@ LISTENING_GAP_SECONDS_MAX: Final = 1.0
 FACTS_PROBE_SECONDS: Final = 2.0
 TAIL_CONFIG: Final[dict[str, Any]] = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
 Place = tuple[str, int]
+End = tuple[Place, int, float]
+"""A partition, its end offset, and when it was asked for."""
 
 _kafka_logger = logging.getLogger("thermocline.kafka")
+
+
+class Asked(Protocol):
+    """What asks for the ends and the facts of a tail's partitions (`Probes`)."""
+
+    def ends(self) -> list[End]:
+        """What was answered since the last call."""
+        ...
+
+    def facts(self) -> dict[str, TopicFacts]:
+        """What was answered since the last call."""
+        ...
 
 
 class Reader(Protocol):
     """Where the messages and answers of a tail come from."""
 
-    def take(self, records_max: int, timeout_seconds: float) -> list[Message]:
-        """What has arrived of its partitions, events included, as soon as the first of it is there."""
+    def take(
+        self, records_max: int, timeout_seconds: float, positions: Mapping[Place, int], /
+    ) -> list[Message]:
+        """What has arrived of its partitions, events included, as soon as the first of it is there.
+
+        ``positions`` are those that the tail has come to: what lies before them may come, and nothing is
+        left out from there on.
+        """
         ...
 
     @property
-    def probes(self) -> Probes:
+    def probes(self) -> Asked:
         """What asks for the ends of its partitions, and for the facts of their topics."""
         ...
 
@@ -108,7 +125,7 @@ class Tail:
         if now - self._polled_at > LISTENING_GAP_SECONDS_MAX:
             self._answered_at += now - self._polled_at  # nobody listened, so nothing could be heard
         self._polled_at = now
-        records = self._sorted(self._reader.take(records_max, timeout_seconds))
+        records = self._sorted(self._reader.take(records_max, timeout_seconds, self._positions))
         probes = self._reader.probes
         ends, facts = probes.ends(), probes.facts()
         for place, end, asked_at in ends:
@@ -126,6 +143,8 @@ class Tail:
             place = (message.topic(), message.partition())
             error = message.error()
             if error is None:
+                if message.offset() < self._positions[place]:  # safety: tail-once
+                    continue
                 records.setdefault(place, []).append(message)
                 self._positions[place] = message.offset() + 1
                 self._read.add(place[0])
@@ -178,7 +197,9 @@ class OwnReader:
         admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
         self.probes = Probes(admin, [(topic, p) for topic, p, _ in start.items()], clock)
 
-    def take(self, records_max: int, timeout_seconds: float) -> list[Message]:
+    def take(
+        self, records_max: int, timeout_seconds: float, _positions: Mapping[Place, int], /
+    ) -> list[Message]:
         """What the consumer has."""
         return take(self._consumer, records_max, timeout_seconds)
 
@@ -212,8 +233,8 @@ class Probes:
         self._ends = _Question(self._ask_ends, ends_seconds, clock)
         self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
 
-    def ends(self) -> list[tuple[Place, int, float]]:
-        """(partition, end offset, when it was asked) of a question answered since the last call."""
+    def ends(self) -> list[End]:
+        """Of a question answered since the last call."""
         asked_at, answers = self._ends.answers()
         return [
             ((place.topic, place.partition), found.offset, asked_at)

@@ -48,6 +48,7 @@ class Alteration:
     ``added`` are new columns in declared order, with the field ids that Iceberg will give them; ``topics``
     are new ones; ``changes`` says everything in sentences, and is empty where nothing differs. A new number
     of buckets has ``files_to_rewrite``. ``undone`` is what other programs changed, and is given back first.
+    ``is_reread``: what the columns were has to be noted, for records that were read by then.
     """
 
     definition: LiveTable
@@ -57,6 +58,7 @@ class Alteration:
     changes: tuple[str, ...]
     files_to_rewrite: int = 0
     undone: tuple[str, ...] = ()
+    is_reread: bool = False
 
 
 def plan_alteration(
@@ -64,18 +66,20 @@ def plan_alteration(
     wanted: LiveTable,
     last_column_id: int = 0,
     files: Mapping[int, int] | None = None,
+    drop: Collection[str] = (),
 ) -> Alteration:
     """The alteration that makes the current definition say what the wanted one says.
 
     ``wanted`` is as the configuration has it: its version and its field ids don't count. ``last_column_id``
     is the largest field id that the Iceberg table ever gave, to columns of other programs and dropped ones
     too. ``files`` are the numbers of live files, by how many buckets their partition spec has.
+    ``drop`` are columns, and fields within columns by their full names, that may go.
 
     Raises:
         AlterationRefused: with every change that can't be made and why, not only the first.
     """
     files = files or {}
-    of_columns = _columns_changed(current, wanted, last_column_id)
+    of_columns = _columns_changed(current, wanted, last_column_id, drop)
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted), *of_columns.problems]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
     problems += [*_problems_of_order(current, wanted, files), *_problems_of_topics(current, wanted)]
@@ -102,7 +106,7 @@ def plan_alteration(
     )
     left = sum(count for of, count in files.items() if of != definition.buckets_written)
     added, widened = tuple(of_columns.added), tuple(of_columns.widened)
-    return Alteration(definition, added, widened, topics, changes, left)
+    return Alteration(definition, added, widened, topics, changes, left, is_reread=of_columns.is_reread)
 
 
 def definition_by(definition: LiveTable, schema: Schema) -> LiveTable:
@@ -144,36 +148,9 @@ def _problems_of_topics(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
 
 
 def _problems_of_columns(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
-    columns = {column.name: column for column in wanted.columns}
-    for column in current.columns:
-        yield from _problems_of_column(column, columns.get(column.name))
     names = [column.name for column in current.columns]
-    yield from problems_of_new_names(name for name in columns if name not in names)  # safety: new-names-alter
-    yield from _problems_of_places(names, columns)
-
-
-def _problems_of_places(names: Collection[str], wanted: Collection[str]) -> Iterator[str]:
-    kept = [name for name in names if name in wanted]
-    in_the_file = [name for name in wanted if name in names]
-    if kept != in_the_file:
-        yield (
-            f"the columns can't be reordered from {', '.join(kept)} to {', '.join(in_the_file)}: readers may "
-            "take them by place"
-        )
-
-
-def _problems_of_column(column: Column, wanted: Column | None) -> Iterator[str]:
-    if wanted is None:  # safety: kept-columns
-        yield (
-            f"the column {column.name} can't be left out or renamed: the table holds its values, and "
-            "readers know it by its name"
-        )
-        return
-    if column.origin != wanted.origin:  # safety: kept-paths
-        yield (
-            f"the column {column.name} can't come from {wanted.origin or 'its name'} instead of "
-            f"{column.origin or 'its name'}: the same record must mean the same row whenever it is read"
-        )
+    new = (column.name for column in wanted.columns if column.name not in names)
+    yield from problems_of_new_names(new)  # safety: new-names-alter
 
 
 def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int, int]) -> Iterator[str]:
@@ -205,10 +182,12 @@ def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
     )
 
 
-def _columns_changed(current: LiveTable, wanted: LiveTable, last_column_id: int) -> ColumnChanges:
+def _columns_changed(
+    current: LiveTable, wanted: LiveTable, last_column_id: int, drop: Collection[str]
+) -> ColumnChanges:
     used = [number for column in current.columns for number in (column.field_id, *column.nested_ids)]
     ids = count(max([last_column_id, *used, current.provenance_id + len(PROVENANCE) - 1]) + 1)
-    return columns_changed(current.columns, wanted.columns, current.key, ids)
+    return columns_changed(current.columns, wanted.columns, current.key, current.sequence_by, ids, drop)
 
 
 def _changed_options(current: LiveTable, wanted: LiveTable) -> Iterator[str]:

@@ -30,6 +30,7 @@ class BadCode(StrEnum):
     DELETE_WHEN = "delete-when"
     WHERE = "where"
     SCHEMA = "schema"
+    SCHEMA_CHANGED = "schema-changed"
     TOO_LARGE = "too-large"
     TOO_DEEP = "too-deep"
     OTHER = "other"
@@ -47,6 +48,7 @@ MEANINGS: Final = {
     BadCode.DELETE_WHEN: "the field that says whether it is a delete can't be read",
     BadCode.WHERE: "the text that says whose record it is can't be read",
     BadCode.SCHEMA: "it can't be read by its schema",
+    BadCode.SCHEMA_CHANGED: "its schema has changes that the table's contract refuses",
     BadCode.TOO_LARGE: "the record is larger than record_bytes_max",
     BadCode.TOO_DEEP: "the value is nested too deeply",
     BadCode.OTHER: "another reason",
@@ -63,6 +65,7 @@ _OF_RECORDS: Final = (
     (re.compile(r"where \("), BadCode.WHERE),
     (re.compile(r"[\d,]+ bytes, more than record_bytes_max"), BadCode.TOO_LARGE),
     (re.compile(r"nested more than "), BadCode.TOO_DEEP),
+    (re.compile(r"the contract refuses schema "), BadCode.SCHEMA_CHANGED),
     (re.compile(r"(no|its writer's|the) schema |schema \d+ |not \w+ by its schema"), BadCode.SCHEMA),
     (re.compile(r"the header that names its schema "), BadCode.SCHEMA),
     (re.compile(r"it (begins with the byte|is empty, not with|is too short for) "), BadCode.SCHEMA),

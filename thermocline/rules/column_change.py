@@ -6,16 +6,18 @@ of a column or a field itself first, then those within it, as Iceberg gives them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from thermocline.rules.column_types import ColumnType, Kind, NestedField
+from thermocline.rules.nested_types import names_within
 
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
 
-__all__ = ["ColumnChanges", "Widening", "columns_changed"]
+__all__ = ["ColumnChanges", "Widening", "columns_changed", "is_widening", "known_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +31,36 @@ class Widening:
 
 @dataclass(slots=True)
 class ColumnChanges:
-    """The columns that follow, what changes in sentences, and why the rest can't."""
+    """The columns that follow, what changes in sentences, and why the rest can't.
+
+    ``is_reread``: columns go, or have other names, so that what they were has to be known for the records
+    that were read until then.
+    """
 
     columns: list[Column] = field(default_factory=list)
     added: list[Column] = field(default_factory=list)
     widened: list[Widening] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    is_reread: bool = False
 
 
 def columns_changed(
-    current: Sequence[Column], wanted: Sequence[Column], key: Sequence[str], ids: Iterator[int]
+    current: Sequence[Column],
+    wanted: Sequence[Column],
+    key: Collection[str],
+    ordering: Collection[str],
+    ids: Iterator[int],
+    drop: Collection[str] = (),
 ) -> ColumnChanges:
-    """What makes the current columns the wanted ones; ``ids`` are those that Iceberg gives next."""
+    """What makes the current columns the wanted ones; ``ids`` are those that Iceberg gives next.
+
+    ``key`` are the columns of the key, ``ordering`` those that order records. ``drop`` are the columns and
+    fields, by their full names, that may be left out.
+    """
     found = ColumnChanges()
-    known = {column.name: column for column in current}
+    known = dict(known_columns(current, wanted))
+    _drop(found, [column for column in current if column not in known.values()], drop)
     for column in wanted:
         before = known.get(column.name)
         if before is None:
@@ -54,17 +71,106 @@ def columns_changed(
             found.added.append(new)
             found.changes.append(f"column {new.name} is added as {new.type}; rows that are there have null")
             continue
-        within = _Within(
-            found, ids, f"the column {column.name} can't become {column.type} from {before.type}"
-        )
+        _rename(found, before, column, {*key, *ordering})
+        change = f"the column {column.name} can't become {column.type} from {before.type}"
+        within = _Within(found, ids, change, drop)
         if column.name in key and column.type != before.type:  # safety: key-type
             why = "it is part of the key, whose bytes stand in the index of every file"
             found.problems.append(f"{within.change}: {why}")
             continue
         type_ = within.changed(column.name, before.numbered_type, column.type)
         # safety: kept-ids
-        found.columns.append(replace(column, field_id=before.field_id, nested_ids=type_.ids))
+        found.columns.append(replace(column, field_id=before.field_id, nested_ids=type_.ids, renamed_from=""))
+    old_names = [before.name for name, before in known.items() if before.name != name]
+    _check_names(found, current, drop, old_names)
+    _reorder(found, current, known)
     return found
+
+
+def known_columns(current: Sequence[Column], wanted: Sequence[Column]) -> Iterator[tuple[str, Column]]:
+    """What the wanted columns are now, by the names that they are to have; nothing of new ones.
+
+    A column whose new name the table has already was renamed before. What a renamed column was called is free
+    for a new one.
+    """
+    by_name = {column.name: column for column in current}
+    renamed = {
+        column.name: column.renamed_from
+        for column in wanted
+        if column.name not in by_name and column.renamed_from in by_name
+    }
+    for column in wanted:
+        if column.name in renamed:
+            yield column.name, by_name[renamed[column.name]]
+        elif column.name in by_name and column.name not in renamed.values():  # safety: old-name-is-free
+            yield column.name, by_name[column.name]
+
+
+def _drop(found: ColumnChanges, left_out: Sequence[Column], drop: Collection[str]) -> None:
+    for column in left_out:
+        if column.name not in drop:  # safety: kept-columns
+            found.problems.append(
+                f"the column {column.name} can't be left out: the table holds its values; drop it with "
+                f'`table alter --drop`, or say what it is called now with renamed_from = "{column.name}"'
+            )
+            continue
+        found.is_reread = True
+        found.changes.append(
+            f"column {column.name} is dropped: nothing shows its values any more, which stay in files until "
+            "these are rewritten; a later column of that name is another one"
+        )
+
+
+def _rename(found: ColumnChanges, before: Column, wanted: Column, fixed: Collection[str]) -> None:
+    """What changes of a known column beside its type."""
+    is_renamed = before.name != wanted.name
+    if is_renamed and before.name in fixed:  # safety: fixed-names
+        found.problems.append(
+            f"the column {before.name} can't be renamed: it is part of the key or orders the records, and "
+            "lookups and files go by its name"
+        )
+    if before.source != wanted.source:  # safety: kept-paths
+        hint = ""
+        if wanted.renamed_from:
+            hint = "; beside renamed_from, say where it is read from"
+        found.problems.append(
+            f"the column {wanted.name} can't come from {wanted.origin or 'its name'} instead of "
+            f"{before.origin or 'its name'}: the same record must mean the same row whenever it is read{hint}"
+        )
+    if is_renamed:
+        found.is_reread = True
+        found.changes.append(
+            f"column {before.name} is renamed to {wanted.name}, and still read from"
+            f" {wanted.origin or 'its name'}; queries, grants and views have to name it so"
+        )
+
+
+def _check_names(
+    found: ColumnChanges, current: Sequence[Column], drop: Collection[str], old_names: Sequence[str]
+) -> None:
+    """What is named to be dropped, and is not there, or is not left out; what is renamed to two names."""
+    for name, times in Counter(old_names).items():
+        if times > 1:  # safety: renamed-once
+            found.problems.append(f"the column {name} can't be renamed to {times} names")
+    there = {name for column in current for name in (column.name, *names_within(column.type, column.name))}
+    stays = {name for one in found.columns for name in (one.name, *names_within(one.type, one.name))}
+    for name in drop:
+        if name not in there:
+            found.problems.append(f"{name} can't be dropped: the table has no such column or field")
+        elif name in old_names:
+            found.problems.append(f"{name} can't be dropped: the file says that it is renamed")
+        elif name in stays:  # safety: drop-both
+            found.problems.append(
+                f"{name} can't be dropped: the file still has it. Delete it there; to have a new one of that "
+                "name, drop first, and add it by another alteration"
+            )
+
+
+def _reorder(found: ColumnChanges, current: Sequence[Column], known: Mapping[str, Column]) -> None:
+    kept = [known[column.name] for column in found.columns if column.name in known]
+    if kept != [column for column in current if column in kept]:
+        names = ", ".join(column.name for column in found.columns)
+        found.changes.append(f"the columns are ordered {names}; who takes them by place has to follow")
 
 
 @dataclass(slots=True)
@@ -74,6 +180,7 @@ class _Within:
     found: ColumnChanges
     ids: Iterator[int]
     change: str
+    drop: Collection[str]
 
     def changed(self, name: str, before: ColumnType, wanted: ColumnType, what: str = "column") -> ColumnType:
         """The wanted type with field ids; those that are known are kept."""
@@ -109,9 +216,14 @@ class _Within:
     def _check_fields(self, name: str, known: Sequence[str], wanted: Sequence[str]) -> None:
         """Fields that are left out, and those that are kept in another order."""
         for one in known:
-            if one not in wanted:  # safety: kept-fields
+            full = f"{name}.{one}"
+            if one not in wanted and full in self.drop:
+                self.found.is_reread = True
+                self.found.changes.append(f"field {full} is dropped: nothing shows its values any more")
+            elif one not in wanted:  # safety: kept-fields
                 self.found.problems.append(
-                    f"the field {name}.{one} can't be left out or renamed: the table holds its values"
+                    f"the field {full} can't be left out or renamed: the table holds its values; drop it with"
+                    " --drop"
                 )
         kept = [one for one in wanted if one in known]
         before = [one for one in known if one in wanted]

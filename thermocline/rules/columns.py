@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ class Column:
     ``nested_ids`` are those of the fields within its type, in the order of `ColumnType.with_ids`.
     ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
     value of a ``header``, or at a path in the change ``event`` around the row; or a part of the ``topic``'s
-    name, the only group of this regular expression, which a whole name must match.
+    name, the only group of this regular expression, which a whole name must match. ``renamed_from`` is what a
+    file says that it was called, which no table stores.
     """
 
     name: str
@@ -49,6 +50,12 @@ class Column:
     nested_ids: tuple[int, ...] = ()
     event: tuple[str, ...] = ()
     topic: str = ""
+    renamed_from: str = field(default="", compare=False)
+
+    @property
+    def source(self) -> tuple[object, ...]:
+        """Where its value is in a record; equal for columns that have the same, whatever they are called."""
+        return self.header, self.topic, self.event, self.read_from if self.is_in_row else ()
 
     @property
     def numbered_type(self) -> ColumnType:
@@ -134,14 +141,22 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     """What is said of a column: its type, and where it is read from."""
     if isinstance(text, str):
         return Column(name, ColumnType.parse(text), field_id)
-    rest = {word: str(value) for word, value in text.items() if word not in _ORIGINS}
+    beside = {*_ORIGINS, _RENAMED_FROM}
+    rest = {word: str(value) for word, value in text.items() if word not in beside}
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
     _check_origin(text)
     header = str(text.get("header", ""))
     path = parse_path(text["path"]) if "path" in text else ()
     event = parse_path(text["event"]) if "event" in text else ()
     topic = str(text.get("topic", ""))
-    return Column(name, type_, field_id, path if path != (name,) else (), header, event=event, topic=topic)
+    renamed_from = str(text.get(_RENAMED_FROM, ""))
+    if renamed_from and not _ORIGINS & text.keys():
+        path = parse_path([renamed_from])  # what a record's field is called stays
+    path = path if path != (name,) else ()
+    return Column(name, type_, field_id, path, header, (), event, topic, renamed_from)
+
+
+_RENAMED_FROM: Final = "renamed_from"
 
 
 def _check_origin(text: Mapping[str, Any]) -> None:

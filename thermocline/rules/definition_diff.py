@@ -12,6 +12,7 @@ from typing import Any
 
 from thermocline.errors import AlterationRefused
 from thermocline.rules.alteration import plan_alteration
+from thermocline.rules.column_change import known_columns
 from thermocline.rules.columns import Column, declared, spelled
 from thermocline.rules.definition import LiveTable, spelled_schema
 from thermocline.rules.definition.option import default_of, option_of
@@ -109,10 +110,17 @@ def _of_options(judge: _Judge, wanted: LiveTable) -> Iterator[Difference]:
 
 
 def _of_columns(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column]) -> Iterator[Difference]:
-    table, file = ({column.name: column for column in side} for side in (ours, theirs))
-    for name in dict.fromkeys([*table, *file]):
-        before, after = table.get(name), file.get(name)
-        if before is not None and after is not None and str(before) == str(after):
+    known = dict(known_columns(ours, theirs))
+    by_id = {
+        known[one.name].field_id: one
+        for one in theirs
+        if one.name in known and known[one.name].name != one.name
+    }
+    left_out = [(column.name, column, None) for column in ours if column not in known.values()]
+    pairs = [*left_out, *((column.name, known.get(column.name), column) for column in theirs)]
+    for name, before, after in pairs:
+        is_same_name = before is None or before.name == name
+        if is_same_name and before is not None and after is not None and str(before) == str(after):
             continue
         found = Difference(
             of=f"column {name}",
@@ -122,13 +130,17 @@ def _of_columns(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column])
             value=None if before is None else _written(before),
             in_columns=True,
         )
-        yield judge.judged(found, columns=_with(ours, name, after))
+        columns = ours
+        if before is None:  # its name may be that of a column that is renamed
+            columns = [by_id.get(column.field_id, column) for column in ours]
+        yield judge.judged(found, columns=_with(columns, before, after))
 
 
 def _of_order(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column]) -> Iterator[Difference]:
     """The order of the columns that both have."""
-    table, file = ([column.name for column in side] for side in (ours, theirs))
-    kept, in_the_file = [name for name in table if name in file], [name for name in file if name in table]
+    known = dict(known_columns(ours, theirs))
+    both = {name for name, before in known.items() if before.name == name}
+    kept, in_the_file = ([column.name for column in side if column.name in both] for side in (ours, theirs))
     if kept == in_the_file:
         return
     by_name = {column.name: column for column in ours}
@@ -145,14 +157,13 @@ def _of_order(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column]) -
     yield judge.judged(found, columns=tuple(by_name[name] for name in in_the_file))
 
 
-def _with(columns: Sequence[Column], name: str, wanted: Column | None) -> tuple[Column, ...]:
+def _with(columns: Sequence[Column], before: Column | None, wanted: Column | None) -> tuple[Column, ...]:
     """The columns with one that is as it is wanted, or gone; a new one is the last."""
-    known = [column.name for column in columns]
     if wanted is None:
-        return tuple(column for column in columns if column.name != name)
-    if name not in known:
+        return tuple(column for column in columns if column != before)
+    if before is None:
         return (*columns, wanted)
-    return tuple(wanted if column.name == name else column for column in columns)
+    return tuple(wanted if column == before else column for column in columns)
 
 
 def _written(column: Column) -> Any:

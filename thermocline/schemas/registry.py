@@ -35,6 +35,8 @@ UNKNOWN_MAX: Final = 10_000
 ANSWER_BYTES_MAX: Final = 16 << 20  # a schema of a few megabytes is the largest that registries take
 REFERENCES_MAX: Final = 200  # schemas that one refers to, those that they refer to included
 REGISTRIES_MAX: Final = 8  # a process reads by one
+_NAMED_MAX: Final = 3
+_NAMED_CHARACTERS: Final = 300
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _Referred = dict[tuple[str, str], tuple[str, str]]  # by subject and version, name and text
@@ -66,6 +68,16 @@ class SchemaRegistry:
         Raises as ``of`` does.
         """
         return _client(self).latest(subject)
+
+    def named(self, id_: SchemaId) -> str:
+        """The subjects and versions that a schema is registered as, in words; empty where nobody can say.
+
+        For people: nothing rests on it, so a registry that does not answer is as good as one that can't say.
+        """
+        try:
+            return _client(self).named(id_)
+        except RegistryUnreachable:
+            return ""
 
 
 def _has_transforms(found: Mapping[str, Any]) -> bool:
@@ -139,6 +151,13 @@ class _Client:
         if type(found.get("id")) is not int:
             raise self._unreachable("it answers without a schema's id")
         return int(found["id"])
+
+    def named(self, id_: SchemaId) -> str:
+        status, content = self._answer(f"/schemas/ids/{id_}/versions")
+        found = self._json(content) if status == _OK and isinstance(id_, int) else None
+        named = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        words = [f"version {one.get('version')} of {one.get('subject')}"[:_NAMED_CHARACTERS] for one in named]
+        return ", ".join(words[:_NAMED_MAX])
 
     def _asked(self, id_: SchemaId) -> WriterSchema | str:
         """The schema; or why there is none, as things are."""

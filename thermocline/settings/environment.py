@@ -11,6 +11,7 @@ from typing import Any, Final
 from thermocline.failpoints import MODULE_VARIABLE as FAILPOINTS_VARIABLE
 from thermocline.process.masking import MASK
 from thermocline.settings.model import Settings
+from thermocline.settings.route import RouteSettings
 from thermocline.settings.table import TableSettings
 from thermocline.settings.value_file import FileUnusable, FromFile, value_in
 
@@ -52,6 +53,9 @@ SHOWN_CHARACTERS_MAX: Final = 3
 """Of what a file has, so much may be in a problem: a shorter part is in any sentence, and says nothing."""
 
 Place = tuple[str, ...]
+
+_OF_NAMES: Final[Mapping[str, Any]] = {"tables": TableSettings, "routes": RouteSettings}
+"""Sections that have one for each name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +102,9 @@ def lay_environment_over(tree: dict[str, Any], folder: Path, problems: list[str]
 
 def known_beside(place: Place) -> list[str]:
     """The names that may stand where the last part of a place stands; none below what has any names."""
-    is_of_table = place[0] == "tables" and len(place) > 2  # tables.NAME.SETTING
-    model: Any = TableSettings if is_of_table else Settings
-    for section in place[2:-1] if is_of_table else place[:-1]:
+    of_name = _OF_NAMES.get(place[0]) if len(place) > 2 else None  # as in tables.NAME.SETTING
+    model: Any = of_name or Settings
+    for section in place[2:-1] if of_name else place[:-1]:
         found = getattr(model, "model_fields", {}).get(section)
         model = getattr(found, "annotation", None)
     return list(getattr(model, "model_fields", ()))
@@ -135,7 +139,7 @@ def _spelled_as_in(node: Mapping[str, Any], word: str) -> str:
 def _names_file(node: Mapping[str, Any], place: Place) -> bool:
     """Whether a variable names a file that has the value: not where a setting is called so itself."""
     match place:
-        case ("tables", _, "columns", *_):  # columns have any names
+        case ("tables" | "routes", _, "columns", *_):  # columns have any names
             return False
     name = place[-1]
     is_setting = name in node or name in known_beside(place)

@@ -43,7 +43,7 @@ def given_settings(path: Path | None = None) -> tuple[Given, ...]:
 def _leaves(tree: Mapping[str, Any], above: Place = ()) -> Iterator[Place]:
     for name, value in tree.items():
         place = (*above, name)
-        if place in PASS_THROUGH or (above[:1] == ("tables",) and name == "columns"):
+        if place in PASS_THROUGH or (above[:1] in (("tables",), ("routes",)) and name == "columns"):
             continue
         if isinstance(value, dict) and value:
             yield from _leaves(value, place)

@@ -32,6 +32,7 @@ from thermocline.settings.environment import (
     lay_environment_over,
 )
 from thermocline.settings.model import TABLE_IN_GROUP, Settings
+from thermocline.settings.route import problems_of_routes
 from thermocline.settings.stand_ins import substitute
 from thermocline.settings.table import TableSettings
 from thermocline.settings.unless import put_conditions
@@ -145,8 +146,10 @@ def _loaded(file: Path, problems: list[str], text: str | None = None) -> tuple[S
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
         else:
-            settings = _with_absolute_paths(settings, file.parent)
+            declared = settings.tables
+            settings = _with_absolute_paths(settings, file.parent).with_directories()
             problems += [
+                *problems_of_routes(settings.routes, declared),
                 *_problems_of_tables(settings),
                 *_problems_of_views(settings),
                 *_problems_of_audit(settings),
@@ -191,9 +194,9 @@ def _prepare_pass_through(tree: dict[str, Any], problems: list[str]) -> None:
 
 
 def _expand_variables(tree: dict[str, Any], problems: list[str]) -> None:
-    """In all sections but those of tables, whose texts are no addresses and no secrets."""
+    """In all sections but those of tables and routes, whose texts are no addresses and no secrets."""
     for section, node in tree.items():
-        if section != "tables":
+        if section not in ("tables", "routes"):
             tree[section] = _with_variables(node, section, problems)
 
 
@@ -288,8 +291,8 @@ def _meant(place: tuple[str, ...], *, is_section: bool) -> str:
 def _above_columns(place: tuple[str, ...]) -> str:
     """For what would be a column, since it stands below the columns, and is a setting of the table."""
     match place:
-        case ("tables", table, "columns", name, *_) if name in TableSettings.model_fields:
-            return f"; a setting stands in [tables.{table}], above [tables.{table}.columns]"
+        case ("tables" | "routes" as kind, table, "columns", name, *_) if name in TableSettings.model_fields:
+            return f"; a setting stands in [{kind}.{table}], above [{kind}.{table}.columns]"
     return ""
 
 
@@ -312,22 +315,23 @@ def _plain(message: str) -> str:
 def _problems_of_tables(settings: Settings) -> Iterator[str]:
     owners: dict[str, str] = {}
     for name, table in settings.tables.items():
+        place = f"routes.{name}" if name in settings.routes else f"tables.{name}"
         if TABLE_NAME.fullmatch(name) is None:
-            yield f"tables.{name}: a table's name has letters, digits, _ and - only, and at most 64 of them"
+            yield f"{place}: a table's name has letters, digits, _ and - only, and at most 64 of them"
         first = owners.setdefault(table.identifier, name)
         if first != name:
-            yield f"tables.{name}: {table.identifier} is the table of tables.{first} already"
+            yield f"{place}: {table.identifier} is the table of tables.{first} already"
         try:
             definition = table.definition(name)
         except ConfigInvalid as error:
-            yield from (f"tables.{name}: {problem}" for problem in error.problems)
+            yield from (f"{place}: {problem}" for problem in error.problems)
             continue
         written = [of.dead_letter_topic for of in settings.tables.values()]
         others = sorted({topic for topic in (*written, settings.audit.topic) if topic})
-        yield from (f"tables.{name}: {one}" for one in problems_of_entries(table.topics, others))
+        yield from (f"{place}: {one}" for one in problems_of_entries(table.topics, others))
         if definition.needs_registry and not settings.registry.url:
             yield (
-                f"tables.{name}: its records name their schemas: set registry.url, or give value_schema_file "
+                f"{place}: its records name their schemas: set registry.url, or give value_schema_file "
                 "or key_schema_file where all records have one schema"
             )
 
@@ -376,7 +380,12 @@ def _with_absolute_paths(settings: Settings, folder: Path) -> Settings:
         name: _with_files(table, folder, "key_schema_file", "value_schema_file")
         for name, table in settings.tables.items()
     }
+    routes = {
+        name: _with_files(route, folder, "key_schema_file", "value_schema_file")
+        for name, route in settings.routes.items()
+    }
     parts = {
+        "routes": routes,
         "catalog": catalog.model_copy(update=changes),
         "registry": registry,
         "lineage": lineage,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from thermocline.errors import UnknownTable
+from thermocline.rules.routes.names import is_denied
 from thermocline.settings.limits import Limits
 from thermocline.settings.lineage import LineageSettings
+from thermocline.settings.route import RouteSettings, table_of_value
 from thermocline.settings.section import PassThrough, Section
 from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
@@ -299,6 +302,24 @@ class Settings(Section):
     sql: SqlSettings = SqlSettings()
     views: ViewsSettings = ViewsSettings()
     tables: dict[str, TableSettings] = Field(default_factory=dict)
+    routes: dict[str, RouteSettings] = Field(default_factory=dict)
+
+    def with_directories(self) -> Self:
+        """The same, where each route's directory is one of the tables, by the route's name."""
+        directories = {name: route.directory_settings() for name, route in self.routes.items()}
+        return self.model_copy(update={"tables": {**self.tables, **directories}})
+
+    def without_directories(self) -> Self:
+        """The same with the tables that have rows."""
+        tables = {name: table for name, table in self.tables.items() if name not in self.routes}
+        return self.model_copy(update={"tables": tables})
+
+    def with_routed(self, route: str, values: Iterable[str]) -> Self:
+        """The same, where the tables of these values of a route are among the tables, unless denied now."""
+        of = self.routes[route]
+        allowed = (value for value in values if not is_denied(value, of.denied))
+        routed = {table_of_value(route, value): of.table_settings(value) for value in allowed}
+        return self.model_copy(update={"tables": {**self.tables, **routed}})
 
     def table(self, name: str) -> TableSettings:
         """One table's settings. Raises `UnknownTable`."""

@@ -10,9 +10,11 @@ from pydantic import BaseModel
 from thermocline.iceberg.catalog_properties import WORDS
 from thermocline.kafka.client_settings import known_properties
 from thermocline.settings.model import Settings
+from thermocline.settings.route import RouteSettings
 from thermocline.settings.table import TableSettings
 
 _TABLE: Final = "tables.NAME"
+_ROUTE: Final = "routes.NAME"
 # The sections for other programs: which names are theirs. TOML reads dotted names without quotes as sections.
 _THEIRS: Final[dict[str, Callable[[str, bool], bool]]] = {
     "kafka.client": lambda name, is_section: _is_of(name, known_properties(), is_section),
@@ -37,6 +39,7 @@ def belongs(place: tuple[str, ...], *, is_section: bool) -> str:
 def _names_by_section() -> Iterator[tuple[str, frozenset[str]]]:
     yield from _within("", Settings)
     yield _TABLE, frozenset(TableSettings.model_fields)
+    yield _ROUTE, frozenset(RouteSettings.model_fields) - frozenset(TableSettings.model_fields)
 
 
 def _within(section: str, model: Any) -> Iterator[tuple[str, frozenset[str]]]:

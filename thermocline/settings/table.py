@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, create_model, model_validator
 from thermocline.errors import ConfigInvalid
 from thermocline.rules.avro_schema import SchemaInvalid
 from thermocline.rules.columns import Column
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition import DeleteRule, LiveTable, OnError
 from thermocline.rules.definition.option import default_of, option_of, settings_of
 from thermocline.rules.routing import Condition
@@ -20,6 +21,7 @@ from thermocline.settings.section import Section
 from thermocline.settings.values import (
     Bytes,
     ColumnText,
+    ContractText,
     DeleteText,
     Names,
     OnErrorText,
@@ -38,6 +40,7 @@ _WRITTEN: Final[dict[Any, Any]] = {
     tuple[Column, ...]: dict[str, ColumnText],
     DeleteRule | None: DeleteText | None,
     OnError: OnErrorText,
+    Contract: ContractText,
     tuple[Condition, ...]: WhereText,
     tuple[tuple[Condition, ...], ...]: UnlessText,
 }
@@ -55,7 +58,7 @@ def _options() -> Iterator[tuple[str, tuple[Any, Any]]]:
             written = Bytes
         elif default is None:
             written = written | None
-        yield setting, (written, default.declared if isinstance(default, OnError) else default)
+        yield setting, (written, default.declared if isinstance(default, OnError | Contract) else default)
 
 
 _OPTIONS: Final[dict[str, Any]] = dict(_options())
@@ -108,6 +111,10 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
 
     def definition(self, name: str) -> LiveTable:
         """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
+        return self._built(name)
+
+    def _built(self, name: str, **more: Any) -> LiveTable:
+        """The definition, with ``more`` options than the file has. Raises `ConfigInvalid`."""
         given = {field.name: getattr(self, setting) for setting, field in settings_of(LiveTable)}
         for part, format_ in (("key", given["key_format"] or given["format"]), ("value", given["format"])):
             given[f"{part}_schema"] = _schema_of(
@@ -116,7 +123,7 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
         if problems := tuple(problems_of_entries(self.topics)):
             raise ConfigInvalid(of=f"of table {name}", problems=problems)
         names_and_patterns = {"topics": self.topic_names, "topic_patterns": self.topic_patterns}
-        return LiveTable.build(name=name, **given | names_and_patterns)
+        return LiveTable.build(name=name, **given | names_and_patterns | more)
 
 
 def _schema_of(table: str, format_: str, setting: str, path: Path | None) -> str | None:

@@ -14,6 +14,7 @@ from thermocline.rules.column_types import NESTED_SPELLED
 __all__ = [
     "Bytes",
     "ColumnText",
+    "ContractText",
     "DeleteText",
     "HostName",
     "Names",
@@ -105,6 +106,27 @@ def _on_error(value: object) -> object:
     raise ValueError('on_error is a word such as "quarantine", or { key = "fail", contract = "skip" }')
 
 
+def _contract(value: object) -> object:
+    if isinstance(value, str) or _is_contract(value):
+        return value
+    raise ValueError(
+        'contract is a word such as "evolve", or { new_columns = "evolve", wider_types = "stop" }'
+    )
+
+
+def _is_contract(value: object) -> bool:
+    """Whether it is built as a contract; which words it has, the definition says."""
+    if not isinstance(value, dict):
+        return False
+    columns = value.get("columns", {})
+    inner = [one for one in columns.values() if isinstance(one, dict)] if isinstance(columns, dict) else []
+    words = [
+        *(one for name, one in value.items() if name != "columns"),
+        *(w for one in inner for w in one.values()),
+    ]
+    return isinstance(columns, dict) and all(isinstance(one, str | int) for one in words)
+
+
 Bytes = Annotated[int, BeforeValidator(size_of), Field(gt=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(names_of)]
 Network = Annotated[str, AfterValidator(_network)]
@@ -114,6 +136,7 @@ HostName = Annotated[str, Field(pattern=f"^({_HOST})$")]
 Start = Annotated[str, BeforeValidator(_start)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OnErrorText = Annotated[str | dict[str, str], BeforeValidator(_on_error)]
+ContractText = Annotated[str | dict[str, Any], BeforeValidator(_contract)]
 DeleteText = Annotated[dict[str, str | list[str]], BeforeValidator(_delete_when)]
 # What a condition says is judged with the definition, since only a format says whether it can be read.
 WhereText = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_where)]

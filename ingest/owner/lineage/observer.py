@@ -68,7 +68,7 @@ class LineageObserver(Observer):
             self._topics = change.definition.topics
         if change.kind == "rewrite":
             self._rewritten(Committed.of(landed, change), change.began_ms)
-        elif self._batch is not None:
+        elif self._batch is not None and change.alter is None:  # the run's batch comes after such a commit
             run, self._batch = self._batch, None
             done = Committed.of(landed, change)
             self._put("COMPLETE", run, self._clock.now_ms(), done)

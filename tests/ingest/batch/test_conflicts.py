@@ -103,6 +103,8 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
         upkeep=NoUpkeep(),
         table=SimpleNamespace(io="io"),
         bad_records=SimpleNamespace(discard=discarded.append),
+        routing=None,
+        schemas=SimpleNamespace(takes_up=lambda *_: False),
     )
     batch = Batch((), Seam(), Seam())
     results = [bucket(1, EXAMPLE), bucket(2, EXAMPLE), bucket(1, EXAMPLE), bucket(0), bucket(0)]

@@ -174,6 +174,7 @@ def test_a_table_that_is_owned_no_more_leaves_counters_and_no_gauge() -> None:
     for table in ("closed", "other"):
         measures.opened(table, 5.0, [], {}, 7_000)
         measures.looked(table, Seam({}), Seam({}))
+        measures.route_known(table, with_table=1, failed=0)
     assert all(shown(gauge, "closed") for gauge in gauges)
     measures.closed("closed")
     assert not any(shown(gauge, "closed") for gauge in gauges)

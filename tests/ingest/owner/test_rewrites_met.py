@@ -41,7 +41,7 @@ def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrit
     owner.bytes_per_record = owner.packed_bytes_per_record = None
     owner.position = cast(Any, SimpleNamespace(seam=Seam()))
     owner.engine = owner.log = cast(Any, None)
-    owner.clock = SystemClock()
+    owner.clock, owner.routing = SystemClock(), None
     return owner
 
 
@@ -133,6 +133,7 @@ def test_a_rewrite_that_comes_while_another_is_looked_at_is_looked_at_in_its_tur
         "engine": SimpleNamespace(check=lambda: None, has_failed=False),
         "committer": SimpleNamespace(epoch=1, renew=lambda _: None, take_over=lambda _: outcomes.pop(0)),
         "live_files": lambda *_: None,
+        "routing": None,
         "must_reload": True,
         "rewrites_met": 0,
     }

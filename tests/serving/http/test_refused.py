@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from thermocline.serving.hot import refused, tier
+from thermocline.serving.hot import refused
 from thermocline.serving.http.app import create_app
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
@@ -84,7 +84,7 @@ def test_whoever_reads_a_refused_write_beyond_those_that_are_kept_is_told(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Method: three are kept of five bad records, and then two in another partition are not kept, either."""
-    monkeypatch.setattr(tier, "KEPT_MAX", 3)
+    monkeypatch.setattr(refused, "KEPT_MAX", 3)
     _bad(served, "ada", 5)
     _bad(served, "ada", 2, partition=1)
     in_0 = {"topic": "profiles", "partition": 0, "offset_first": 3, "offset_last": 4}

@@ -100,7 +100,7 @@ def _asked_with_a_fault(
 def test_a_hot_tier_that_cannot_be_read_is_named(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(_: object, __: object) -> None:
         raise error
 
     with monkeypatch.context() as patch:
@@ -200,7 +200,7 @@ def test_a_status_of_the_tailer_that_cannot_be_read_is_none(served: SimpleNamesp
 def test_what_is_not_ready_is_still_called_that(
     served: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(_: object, __: object) -> None:
         raise NotReady(table="profiles", detail="d")
 
     monkeypatch.setattr(HotReader, "begin", fail)

@@ -77,7 +77,7 @@ class Kafka:
         ids = {"profiles": self.topic_id, "more": "m"}
         return {name: TopicFacts(ids[name], sum(topic == name for topic, _ in self.starts)) for name in ids}
 
-    def tail(self, start: Seam) -> Any:
+    def tail(self, start: Seam, facts: dict[str, TopicFacts]) -> Any:
         return FakeTail(self, {(topic, partition): offset for topic, partition, offset in start.items()})
 
 
@@ -139,6 +139,7 @@ class World:
     follower: Any
     folder: Path
     settings: Any
+    tailer: Tailer
 
     def status(self) -> dict[str, Any]:
         try:
@@ -177,7 +178,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     tailer = Tailer(settings, "profiles", tmp_path, follower, source, SystemClock(), stop.wait)
     thread = threading.Thread(target=tailer.run, args=(stop,))
     thread.start()
-    yield World(kafka, follower, tmp_path, settings)
+    yield World(kafka, follower, tmp_path, settings, tailer)
     stop.set()
     thread.join()
     tailer.close()
@@ -321,6 +322,7 @@ def test_a_tier_that_was_begun_again_is_not_called_caught_up(
 ) -> None:
     world.wait_for(lambda status: status.get("caught_up_to_start_ends"))
     monkeypatch.setattr(tailer_module, "STATUS_SECONDS", 1e9)
+    world.tailer.status_seconds = 1e9
     world.follower.newest = PublishedSnapshot(ALTERED, snapshot(2, START), SOURCE)
     status = world.wait_for(lambda status: status.get("definition_version") == 2)
     assert not status["caught_up_to_start_ends"]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from thermocline.errors import ConfigInvalid
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.decode.arrow import (
     arrow_array,
     key_table,
@@ -26,6 +27,7 @@ from thermocline.rules.decode.arrow import (
 from thermocline.rules.decode.avro import AVRO
 from thermocline.rules.decode.connect import ConnectDocuments, ConnectEnvelope
 from thermocline.rules.decode.debezium import DebeziumEnvelope, JsonDebeziumEnvelope
+from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.envelopes import Envelope, PlainEnvelope
 from thermocline.rules.decode.fields import ANY_ROW, RowFields, needed_fields
 from thermocline.rules.decode.formats import DeclaredColumns, Format
@@ -94,16 +96,35 @@ class Readers:
 
 
 def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
-    """The decoder of the definition's records, made of its `readers_for` and its columns.
+    """The decoder of the definition's records, made of its `readers_for`, its columns and its contract.
 
-    Where the definition says which records are the table's, it filters the others.
+    Where the definition says which records are the table's, it filters the others, before all else.
     """
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
-    decoder = RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    if definition.values_at is not None:
+        reader = text_reader_for(definition, (definition.values_at,), registry)
+        return DirectoryDecoder(definition.values_at, reader, definition.row_schema.names)
+    decoder = _by_contract(
+        definition,
+        RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition)),
+        registry,
+    )
     if not definition.route:
         return decoder
     return RoutedDecoder(definition, text_reader_for(definition, definition.route.sources, registry), decoder)
+
+
+def _by_contract(definition: LiveTable, decoder: Decoder, registry: WriterSchemas | None) -> Decoder:
+    """A decoder that also refuses what the table's contract does."""
+    if registry is None or definition.contract == Contract():
+        return decoder
+    from thermocline.rules.contract.refusing import (  # noqa: PLC0415  (few tables need it; it takes long to load)
+        ContractDecoder,
+        is_refusing,
+    )
+
+    return ContractDecoder(definition, decoder, registry) if is_refusing(definition) else decoder
 
 
 def text_reader_for(

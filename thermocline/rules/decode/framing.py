@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from thermocline.rules.headers import HeadersOf, last_header
+from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header
 
 __all__ = [
     "KEY_HEADER",
@@ -25,6 +25,7 @@ __all__ = [
     "indexes_length",
     "message_indexes",
     "no_heads",
+    "readable_heads_in",
     "schema_id",
 ]
 
@@ -57,6 +58,19 @@ def heads_in(headers_of: HeadersOf, name: str) -> HeadOf:
         return last_header(headers, name) if headers else None
 
     return head_of
+
+
+def readable_heads_in(headers_of: HeadersOf, name: str) -> HeadOf:
+    """The same; of records whose headers can't be read, which decoding says, what names no schema."""
+    head_of = heads_in(headers_of, name)
+
+    def found(index: int) -> bytes | None:
+        try:
+            return head_of(index)
+        except HeadersUnreadable:  # safety: contract-headers
+            return b""
+
+    return found
 
 
 def schema_id(head: bytes) -> SchemaId:

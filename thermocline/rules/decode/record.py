@@ -45,6 +45,11 @@ class Decoded:
     absent: list[tuple[str, ...]] | None = None
     filtered: Sequence[int] = ()
 
+    def not_filtered_of(self, count: int) -> Sequence[int]:
+        """The indexes of records that are the table's, of so many that were decoded."""
+        others = set(self.filtered)
+        return [index for index in range(count) if index not in others] if others else range(count)
+
 
 class Decoder(Protocol):
     """Reads the records of one live table."""

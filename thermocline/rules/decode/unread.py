@@ -16,9 +16,9 @@ from thermocline.rules.decode.framing import (
     Group,
     HeadOf,
     grouped_by_head,
-    heads_in,
     id_length,
     indexes_length,
+    readable_heads_in,
     schema_id,
 )
 from thermocline.rules.decode.json_object import REFUSALS
@@ -108,7 +108,7 @@ class UnreadFields:
         places = places[:: max(len(places) // values_max, 1)][:values_max]
         sample: Sequence[bytes | None] = [values[place] for place in places]
         if self._schemas is not None:
-            head_of = heads_in(headers_of, VALUE_HEADER)
+            head_of = readable_heads_in(headers_of, VALUE_HEADER)
             return self._by_schemas(self._schemas, sample, lambda index: head_of(places[index]))
         if not self._is_json:
             return Sampled()

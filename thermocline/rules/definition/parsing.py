@@ -7,8 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 from thermocline.rules.avro_schema import SchemaInvalid, schema_text
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.options import DeleteRule, OnError
-from thermocline.rules.routing import Condition
+from thermocline.rules.routing import Condition, Source
 
 __all__ = ["parsed_options", "spelled_schema"]
 
@@ -32,6 +33,11 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
         problems.append(str(error))
         del parsed["on_error"]
     try:
+        parsed["contract"] = Contract.parse(options.get("contract", str(Contract())))
+    except ValueError as error:
+        problems.append(str(error))
+        del parsed["contract"]
+    try:
         rule = options.get("delete_when")
         parsed["delete_when"] = None if rule is None else DeleteRule.parse(rule)
     except ValueError as error:
@@ -40,6 +46,8 @@ def parsed_options(options: Mapping[str, Any], key: tuple[str, ...], problems: l
     parsed["where"] = _conditions(options.get("where", ()), problems)
     others = {_conditions(some, problems) for some in options.get("unless", ())}
     parsed["unless"] = tuple(sorted(others, key=lambda some: [one.sorts_as for one in some]))
+    values_at = options.get("values_at")
+    parsed["values_at"] = None if values_at is None else Source.parse(values_at)
     return parsed
 
 

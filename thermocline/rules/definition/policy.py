@@ -1,9 +1,10 @@
-"""Options that say what is done with bad records and with those that change nothing."""
+"""Options that say what is done with bad records, changed schemas, and records that change nothing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import free
 from thermocline.rules.definition.options import OnError
 
@@ -12,7 +13,7 @@ __all__ = ["PolicyOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOptions:
-    """What is done with bad records, and with those that change nothing."""
+    """What is done with bad records, changed schemas, and records that change nothing."""
 
     on_error: OnError = field(
         default_factory=OnError,
@@ -20,6 +21,16 @@ class PolicyOptions:
             "What to do with bad records: `quarantine` keeps them in the companion table, `skip` only counts "
             'them, `fail` stops ingest. Give one word for all stages, or one per stage: `{ key = "fail", '
             'contract = "skip" }`. The default for each stage is `quarantine`.',
+        ),
+    )
+    contract: Contract = field(
+        default=Contract(),
+        metadata=free(
+            "What to do when a writer's schema differs from the table's columns: `ignore`, `evolve`, "
+            "`quarantine` or `stop`; or one word for each kind of change, and others for some columns: "
+            '`{ new_columns = "evolve", columns = { password = "ignore" } }`. See '
+            "[contracts](../formats/contracts.md).",
+            left_out=True,
         ),
     )
     suppress_unchanged: bool = field(

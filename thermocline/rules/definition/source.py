@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from thermocline.rules.definition.option import by_rule, fixed, free
-from thermocline.rules.routing import Condition, Route
+from thermocline.rules.routing import Condition, Route, Source
 
 __all__ = ["SourceOptions"]
 
@@ -15,7 +15,11 @@ _SAME_RECORDS: Final = "the same record must be the table's, or not, whenever it
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Where records come from, and which of them are the table's (`route`)."""
+    """Where records come from, and which of them are the table's (`route`).
+
+    ``values_at`` makes the table a route's directory: none of the records is its row, but the value that each
+    has there may be another table's.
+    """
 
     topics: tuple[str, ...] = field(
         metadata=by_rule(
@@ -61,6 +65,7 @@ class SourceOptions:
             needs_key=True,
         ),
     )
+    values_at: Source | None = field(default=None, metadata=fixed(_SAME_RECORDS, "", left_out=True))
 
     @property
     def route(self) -> Route:

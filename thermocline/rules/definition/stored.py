@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import ConfigInvalid, first_line
-from thermocline.rules.columns import declared, spelled, stored_ids
+from thermocline.rules.columns import declared, parse_columns, spelled, stored_ids, with_nested_ids
+from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.option import is_left_out
 from thermocline.rules.definition.options import DeleteRule, OnError
 from thermocline.rules.definition.parsing import spelled_schema
-from thermocline.rules.routing import Condition
+from thermocline.rules.routing import Condition, Source
 from thermocline.rules.topic_patterns import entries_of
 
 if TYPE_CHECKING:
     from thermocline.rules.columns import Column
     from thermocline.rules.definition.table import LiveTable
 
-__all__ = ["apart_from_topics", "declared_option", "differences", "from_stored", "stored"]
+__all__ = [
+    "apart_from_topics",
+    "columns_of",
+    "declared_option",
+    "differences",
+    "from_stored",
+    "stored",
+    "stored_columns",
+]
 
 _NOT_COMPARED = (
     *("name", "identifier", "version", "provenance_id", "columns", "buckets", "file_buckets"),
@@ -43,8 +52,25 @@ def stored(table: LiveTable) -> str:
         del found["key_format"]
     if not table.sequence_by:
         del found["tombstone_retention_hours"]
-    found["columns"] = [{"name": one.name, **stored_ids(one), **declared(one)} for one in table.columns]
+    found["columns"] = stored_columns(table.columns)
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def stored_columns(columns: Sequence[Column]) -> list[dict[str, object]]:
+    """Columns as JSON has them."""
+    return [{"name": one.name, **stored_ids(one), **declared(one)} for one in columns]
+
+
+def columns_of(stored_ones: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that `stored_columns` gave, after a way through JSON. Raises `ValueError`."""
+    specs = {one["name"]: {word: said for word, said in one.items() if word != "name"} for one in stored_ones}
+    ids = {name: spec.pop("id") for name, spec in specs.items()}
+    within = {name: spec.pop("ids") for name, spec in specs.items() if "ids" in spec}
+    problems: list[str] = []
+    found = with_nested_ids(tuple(parse_columns(specs, ids, problems)), within)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return found
 
 
 def from_stored(build: Callable[..., LiveTable], text: str, name: str) -> LiveTable:
@@ -96,7 +122,9 @@ def declared_option(value: object) -> object:
     """An option's value as JSON has it, and as `LiveTable.build` reads it back."""
     if isinstance(value, tuple):
         return tuple(map(declared_option, value))
-    return value.declared if isinstance(value, OnError | DeleteRule | Condition) else value
+    return (
+        value.declared if isinstance(value, OnError | DeleteRule | Condition | Source | Contract) else value
+    )
 
 
 def _spelled(name: str, value: object) -> str:

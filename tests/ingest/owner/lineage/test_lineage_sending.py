@@ -200,7 +200,7 @@ def test_a_server_gets_the_event_as_json_and_no_credentials_that_nobody_set(serv
     post = post_to(server)
     post(body(1))
     post.close()
-    assert server.received == [{"run": "run-1"}]
+    server.wait_until(lambda: server.received == [{"run": "run-1"}])
     assert server.authorizations == [None]
 
 

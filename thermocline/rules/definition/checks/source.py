@@ -23,7 +23,7 @@ def problems(table: LiveTable) -> Iterator[str]:
     if not has_any or len(set(table.topics)) < len(table.topics):
         yield "topics must name at least one topic, and each once"
     yield from (f'"{name}" is not a topic name' for name in table.topics if not TOPIC_NAME.fullmatch(name))
-    for source in table.route.sources:
+    for source in table.route.sources if table.values_at is None else (table.values_at,):
         yield from problems_of_source(table, source)
     if table.delete_unmatched:
         yield from _problems_of_deletes(table)

@@ -1,0 +1,189 @@
+"""A route's directory, as its owner keeps it: tables of new values are made before their batch lands.
+
+A value that first comes in a batch, which begins at the directory's seam, gets a table that begins there.
+Then the batch lands, with the directory that names the table. So no record of a value is missed: what comes
+before the seam that its table begins with has other values. A crash between leaves a table that the next
+attempt takes as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from thermocline.errors import ThermoclineError, first_line
+from thermocline.iceberg.catalog import ROUTED_PROPERTY
+from thermocline.iceberg.routed_tables import directory_in
+from thermocline.ingest.commit.change import TableChange
+from thermocline.ingest.commit.commit import landed
+from thermocline.ingest.owner import measures
+from thermocline.ingest.table.routed import TableMaker
+from thermocline.process.logs import fields
+from thermocline.rules.routes.directory import Beginning, Directory
+from thermocline.rules.routes.names import is_denied
+from thermocline.settings.route import DirectorySettings
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from thermocline.ingest.batch.batch import BatchResult
+    from thermocline.ingest.batch.read_task import ReadTask
+    from thermocline.ingest.owner.owner import Owner
+    from thermocline.settings import Settings
+    from thermocline.settings.route import RouteSettings
+
+__all__ = ["Routing", "routing_of"]
+
+RETRY_SECONDS: Final = 60.0
+"""What keeps a table from being made, such as another one of its name, somebody has to see and change."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Routing:
+    """What one owner of a directory knows and makes. ``on_made`` hears of tables once the directory has them.
+
+    ``directory`` is as it was last committed; ``chosen`` are the values that take the last places.
+    """
+
+    name: str
+    route: RouteSettings
+    maker: TableMaker
+    directory: Directory
+    on_made: Callable[[Sequence[str]], None] = lambda _: None
+    retry_at: float = float("-inf")
+    chosen: tuple[str, ...] = ()
+    _next: Directory | None = None
+    _outcomes: Counter[str] = field(default_factory=Counter)
+    _was_full: bool = False
+
+    def reading(self, task: ReadTask) -> ReadTask:
+        """The task of a batch that is to be read by what is known now."""
+        admission = self.directory.admission(self.route.denied, self.route.tables_max, self.chosen)
+        return replace(task, admission=admission)
+
+    def has_room(self, result: BatchResult) -> bool:
+        """Whether there is room for all values that came; if not, the batch is to be read again.
+
+        Then the values that get the last places are known, and the records of the others are refused.
+        """
+        came = _came(result)
+        self.chosen = self.directory.admitted(came, self.route.tables_max)
+        return len(self.chosen) == len(came)
+
+    def to_commit(self, owner: Owner, result: BatchResult) -> dict[str, str]:
+        """Makes the tables of the values that came; gives the property that has them, for their batch."""
+        self._outcomes = _outcomes(result)
+        came = {*_came(result), *self.chosen}
+        self.chosen, self._next = (), None
+        if not came:
+            return {}
+        at = Beginning(owner.position.seam, owner.position.partition_times, owner.position.drained_ms)
+        self._next = self._made(owner, self.directory, ((value, at) for value in sorted(came)))
+        return {ROUTED_PROPERTY: self._next.to_json()}
+
+    def landed(self) -> None:
+        """The batch landed, and with it the directory."""
+        measures.routed(self.name, self._outcomes)
+        self._say_full()
+        self._take_up()
+
+    def look(self, owner: Owner) -> None:
+        """Tries again to make tables that could not be made, where it is time; commits what came of it."""
+        self._next, self.chosen = None, ()
+        now = owner.clock.monotonic()
+        if not self.directory.failed or now < self.retry_at:
+            return
+        self.retry_at = now + RETRY_SECONDS
+        waiting = [
+            (value, failed.since)
+            for value, failed in self.directory.failed.items()
+            if not is_denied(value, self.route.denied)
+        ]
+        tried = self._made(owner, self.directory, waiting)
+        if tried == self.directory:
+            return
+        self._next = tried
+        change = TableChange.carrying_on(owner.position)
+        landed(owner.land(replace(change, properties={ROUTED_PROPERTY: tried.to_json()})))
+        self._take_up()
+
+    def reload(self, table: Table) -> None:
+        """The directory as its table has it."""
+        self.directory, self._next, self.chosen = directory_in(table.properties, self.name), None, ()
+        measures.route_known(self.name, len(self.directory.names), len(self.directory.failed))
+
+    def _take_up(self) -> None:
+        if self._next is None:
+            return
+        measures.route_known(self.name, len(self._next.names), len(self._next.failed))
+        new = [value for value in self._next.names if value not in self.directory.names]
+        self.directory, self._next = self._next, None
+        if new:
+            self.on_made(new)
+
+    def _made(self, owner: Owner, known: Directory, values: Iterable[tuple[str, Beginning]]) -> Directory:
+        for value, since in values:
+            owner.lease.check()
+            reason = self._make(owner, known, value, since)
+            known = known.without_table(value, reason, since) if reason else known.with_table(value)
+        return known
+
+    def _make(self, owner: Owner, known: Directory, value: str, since: Beginning) -> str:
+        """Makes a value's table; why it can't be made, if it can't."""
+        # Topics that left since then are no part of a table any more.
+        left = set(since.seam.topics) - set(owner.definition.topics)
+        start = replace(
+            TableChange.carrying_on(owner.position),
+            seam=since.seam.without(left),  # safety: routed-from-first-seen
+            partition_times=since.partition_times,
+            drained_ms=since.drained_ms,
+            watermark_ms=-1,
+        )
+        extra = fields(route=self.name, value=value)
+        try:
+            table = self.maker.make(value, owner.definition, start)
+        except ThermoclineError as error:
+            if known.failed.get(value) is None or known.failed[value].reason != error.what:
+                said = {**extra, **fields(code=error.code, detail=error.what, next=error.next)}
+                _logger.error("the table of a value can't be made; its records wait", extra=said)  # noqa: TRY400
+            return error.what
+        except Exception as bug:
+            _logger.exception("the table of a value can't be made; its records wait", extra=extra)
+            return f"{type(bug).__name__}: {first_line(bug)}"
+        _logger.info("the table of a value is made", extra={**extra, **fields(table=table)})
+        return ""
+
+    def _say_full(self) -> None:
+        beyond = self._outcomes["beyond"]
+        if beyond and not self._was_full:
+            self._was_full = True
+            extra = fields(route=self.name, tables_max=self.route.tables_max, records=beyond)
+            _logger.warning(
+                "values beyond tables_max get no table; raise routes.NAME.tables_max", extra=extra
+            )
+
+
+def routing_of(settings: Settings, name: str, table: Table, jvm: object) -> Routing | None:
+    """How the owner of a directory makes tables; None of any other table."""
+    if not isinstance(settings.tables[name], DirectorySettings):
+        return None
+    maker = TableMaker(settings, name, table.catalog, jvm)
+    routing = Routing(name, settings.routes[name], maker, Directory())
+    routing.reload(table)
+    return routing
+
+
+def _came(result: BatchResult) -> set[str]:
+    return {value for report in result.reports for value in report.new_values}
+
+
+def _outcomes(result: BatchResult) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for report in result.reports:
+        found.update(report.outcomes)
+    return found

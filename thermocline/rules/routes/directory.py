@@ -1,0 +1,138 @@
+"""The values that a route knows at its seam: those that have a table, and those whose table can't be made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, Self
+
+from thermocline.rules.partition_time import PartitionTimes
+from thermocline.rules.routes.names import is_denied, name_of, problem_of_value
+from thermocline.rules.seam import Seam, packed, unpacked
+
+__all__ = ["Admission", "Beginning", "Directory", "Failed", "Outcome"]
+
+REASON_CHARACTERS_MAX: Final = 300
+"""Of why a table couldn't be made: enough for a sentence, for the directory is in each metadata file."""
+PLAIN_CHARACTERS_MAX: Final = 4_000
+
+Outcome = Literal["routed", "new", "denied", "beyond", "unusable"]
+"""Of a record: its value has a table, gets one, is denied, is one too many, or can't be a table's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A place in the log from which a table is to be read, and what held there."""
+
+    seam: Seam
+    partition_times: PartitionTimes = field(default_factory=PartitionTimes)
+    drained_ms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form that `from_dict` reads."""
+        times = self.partition_times.to_json()
+        return {"seam": self.seam.to_dict(), "times": times, "drained_ms": self.drained_ms}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Raises `ValueError`, `KeyError` or `TypeError` for what `to_dict` did not give."""
+        times = PartitionTimes.from_json(found["times"])
+        return cls(Seam.from_dict(found["seam"]), times, int(found["drained_ms"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A value without its table: why, and from where its records are to be read once there is one."""
+
+    reason: str
+    since: Beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which values a route's records may have, as its next batch is read.
+
+    ``known`` are those that have a table, or wait for one. Once it ``is_full``, there is no room for others.
+    """
+
+    known: frozenset[str] = frozenset()
+    denied: tuple[str, ...] = ()
+    is_full: bool = False
+    tables_max: int = 0
+
+    def of(self, value: str) -> Outcome:
+        """What becomes of records with that value."""
+        if problem_of_value(value):
+            return "unusable"
+        if is_denied(value, self.denied):
+            return "denied"
+        if value in self.known:
+            return "routed"
+        return "beyond" if self.is_full else "new"  # safety: route-full
+
+    def reason(self, value: str, outcome: Outcome) -> str:
+        """Why records with that value have no table; empty where they have one, or are denied."""
+        if outcome == "beyond":
+            return f"its value has no table: the route has {self.tables_max:,}, which is tables_max"
+        return problem_of_value(value) if outcome == "unusable" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The values that came before the seam: the name of each one's table, or why it has none.
+
+    Values that are denied or beyond the limit are not in it. A value stays in it for good.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Failed] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Self:
+        """From what `to_json` wrote; empty from nothing. Raises `ValueError` for any other text."""
+        try:
+            found = json.loads(unpacked(text or "{}"))
+            names = {str(value): str(name) for value, name in found.get("names", {}).items()}
+            failed = {
+                str(value): Failed(str(one["reason"]), Beginning.from_dict(one["since"]))
+                for value, one in found.get("failed", {}).items()
+            }
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"it is no directory of a route: {error}") from error
+        return cls(names, failed)
+
+    def to_json(self) -> str:
+        """JSON; packed where it is long."""
+        failed = {
+            value: {"reason": one.reason, "since": one.since.to_dict()} for value, one in self.failed.items()
+        }
+        text = json.dumps({"names": dict(self.names), "failed": failed}, sort_keys=True)
+        return text if len(text) <= PLAIN_CHARACTERS_MAX else packed(text)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.names or value in self.failed
+
+    def __len__(self) -> int:
+        return len(self.names) + len(self.failed)
+
+    def admission(self, denied: Sequence[str], tables_max: int, chosen: Iterable[str] = ()) -> Admission:
+        """What a batch is read by; ``chosen`` are the new values that were found to take the last places."""
+        known = frozenset({*self.names, *self.failed, *chosen})
+        return Admission(known, tuple(denied), len(known) >= tables_max, tables_max)
+
+    def admitted(self, values: Iterable[str], tables_max: int) -> tuple[str, ...]:
+        """Which of the values that came become known: all new ones that there is room for, sorted."""
+        new = sorted({value for value in values if value not in self})
+        return tuple(new[: max(tables_max - len(self), 0)])  # safety: route-tables-max
+
+    def with_table(self, value: str) -> Self:
+        """The same, once the value has its table."""
+        failed = {one: why for one, why in self.failed.items() if one != value}
+        return replace(self, names={**self.names, value: name_of(value)}, failed=failed)
+
+    def without_table(self, value: str, reason: str, since: Beginning) -> Self:
+        """The same, where its table couldn't be made; it was first seen at ``since``, or later."""
+        first = self.failed[value].since if value in self.failed else since  # safety: route-failed-since
+        failed = Failed(reason[:REASON_CHARACTERS_MAX], first)
+        return replace(self, failed={**self.failed, value: failed})
