@@ -11,7 +11,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -203,9 +203,12 @@ def _settings(stack: Stack, names: Sequence[str], buckets: int, is_filtered: boo
 
 def _memory_mb() -> int:
     """Of this process and all below it but the broker, each page once."""
-    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    ours = [one for one in processes if "kafka.Kafka" not in one.cmdline()]
-    return round(sum(one.memory_full_info().pss for one in ours) / 1e6)
+    held = 0
+    for one in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            if "kafka.Kafka" not in one.cmdline():
+                held += one.memory_full_info().pss
+    return round(held / 1e6)
 
 
 if __name__ == "__main__":
