@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ def ingest_through_faults(
     A batch that did not land is made again from the same records' offsets, as ingest does.
     """
     ended: dict[str, int] = {}
-    for _ in range(cases):
+    fates = list(islice(cycle(product(Loss, (False, True))), cases))
+    ingest.random.shuffle(fates)
+    for loss, may_be_before in fates:
         change, after = ingest.batch()
-        loss = ingest.random.choice(list(Loss))
         break_next(loss)
         state = ingest.owned.state
         outcome = ingest.owned.committer.commit(state.snapshot_id, state.seam, change)
@@ -59,7 +61,7 @@ def ingest_through_faults(
             case Unknown(error):
                 assert isinstance(error, CommitUnknown)
                 assert all(Path(local_path(path) or "").exists() for path in change.paths())
-                is_before = loss == Loss.LATE and ingest.random.random() < 0.5
+                is_before = loss == Loss.LATE and may_be_before
                 if is_before:
                     deliver_late()
                 owned = ingest.take_over()

@@ -254,6 +254,7 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         "position": position,
         "is_contested": False,
         "upkeep": NoUpkeep(),
+        "routing": None,
         "bad_records": SimpleNamespace(discard=discarded.append),
         "schemas": SchemaWatch(),
         "engine": SimpleNamespace(jvm=None),
