@@ -299,7 +299,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_records_max": "Maximum number of offsets in a batch.",
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.errors_ratio_max": (
-        "Maximum share of bad records in a batch; above it, ingest stops. Applies from 100 bad records on."
+        "Maximum share of bad records among those of a batch that are the table's; above it, ingest stops. "
+        "Applies from 100 bad records on."
     ),
     "tables.NAME.errors_count_max": (
         "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."

@@ -138,7 +138,8 @@ def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> N
     unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]  # safety: fail-stage
     read = sum(report.records for report in reports)
     limits = [f'on_error = "fail" for {first.stage}' for first in unborne[:1]]
-    limits = limits or list(_exceeded(policy, bad.total(), read))
+    ours = read - sum(report.filtered for report in reports)  # safety: ratio-of-ours
+    limits = limits or list(_exceeded(policy, bad.total(), ours))
     if limits:
         raise TooManyBadRecords(
             table=policy.table,
@@ -174,10 +175,10 @@ def dead_letter(table: str, row: Mapping[str, Any]) -> DeadLetter:
     return DeadLetter(row["key"], row["value"], (*own, *ours), place)
 
 
-def _exceeded(policy: BadRecordsPolicy, bad: int, read: int) -> Iterator[str]:
+def _exceeded(policy: BadRecordsPolicy, bad: int, ours: int) -> Iterator[str]:
     if policy.count_max is not None and bad > policy.count_max:
         yield f"errors_count_max = {policy.count_max}"
-    if bad >= RATIO_BAD_RECORDS_MIN and bad > policy.ratio_max * read:
+    if bad >= RATIO_BAD_RECORDS_MIN and bad > policy.ratio_max * ours:
         yield f"errors_ratio_max = {policy.ratio_max:g}"
 
 

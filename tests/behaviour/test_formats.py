@@ -9,6 +9,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from typing import Any
 
 import httpx
@@ -22,6 +23,7 @@ from tests.thermocline.registry_server import RegistryServer
 from tests.tier import is_full
 from thermocline.cli import entry
 from thermocline.dev.stack import Stack, StackOptions
+from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.owner import Owner
 from thermocline.process.clock import SystemClock
@@ -79,6 +81,7 @@ def test_each_example_reads_the_same_before_and_after_its_commit(
     stack.wait_until_ready(server)
     for example in SHOWN:
         assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
+    catalog = open_catalog(stack.settings.catalog)
     engine = start_engine(stack.settings, "examples")
     for example in SHOWN:
         owner = Owner.open(stack.settings, example.name, SystemClock(), engine=engine)
@@ -97,7 +100,23 @@ def test_each_example_reads_the_same_before_and_after_its_commit(
         assert looked_up(stack, example, ends[example.name]) == expected(example), example.name
         assert extracted(stack, example) == expected(example), example.name
         assert entry.run(["--config", str(stack.config_path), "verify", example.name]) == 0, example.name
+        others = [index for index, one in enumerate(example.records) if one.becomes == "filtered"]
+        totals = current_state(
+            load_table(catalog, example.name, example.settings.identifier), example.name
+        ).totals
+        assert totals["filtered"] == len(others), example.name
+        for index in others[:1]:
+            assert tried(stack, example, index)["filtered"], example.name
     engine.stop()
+
+
+def tried(stack: Stack, example: Example, index: int) -> Any:
+    """What `try` says of a record."""
+    place = f"{example.settings.topics[0]}/0@{index}"
+    with redirect_stdout(out := io.StringIO()):
+        arguments = ["--config", str(stack.config_path), "try", example.name, "--from", place]
+        assert entry.run([*arguments, "--json"]) == 0
+    return json.loads(out.getvalue())
 
 
 def written(stack: Stack, example: Example) -> int:

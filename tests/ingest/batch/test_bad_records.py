@@ -71,6 +71,14 @@ def test_the_ratio_counts_once_enough_records_are_bad() -> None:
     check_bearable(policy(ratio_max=1.0), [report(199, key=199)])
 
 
+def test_records_that_are_not_the_tables_do_not_make_its_share_of_bad_ones_small() -> None:
+    others = ReadReport(covered=[], records=10_000, filtered=9_900)
+    check_bearable(policy(), [others, report(100, key=100)])
+    with pytest.raises(TooManyBadRecords) as stop:
+        check_bearable(policy(), [others, report(101, key=101)])
+    assert (stop.value.read, stop.value.limits) == (10_101, ("errors_ratio_max = 0.5",))
+
+
 def test_skipped_records_count_for_the_breakers() -> None:
     with pytest.raises(TooManyBadRecords):
         check_bearable(policy(OnError.parse("skip"), count_max=0), [report(1, key=1)])
