@@ -71,9 +71,14 @@ def places(root: Path = ROOT) -> dict[str, Place]:
     return found
 
 
+def unmarked(text: str) -> str:
+    """A module without its marks."""
+    return _MARK.sub("", text)
+
+
 def mutated(text: str, number: int, mutation: Mutation) -> str:
     """A module with its statement at a line mutated. Raises ValueError where it can't be."""
-    code = _MARK.sub("", text)
+    code = unmarked(text)
     node, following = _statement_at(code, number)
     source = _Source(code)
     if isinstance(mutation, tuple):
@@ -107,15 +112,24 @@ Statement = ast.stmt | ast.ExceptHandler
 
 
 @lru_cache(maxsize=1)
+def parsed(code: str) -> ast.Module:
+    """The module, parsed once for all of its lines in a row."""
+    return ast.parse(code)
+
+
+@lru_cache(maxsize=1)
 def _statements(code: str) -> list[tuple[range, Statement, Statement | None]]:
     """Of each statement the lines of its head, itself, and the one that follows it in its block."""
     found = []
-    for parent in ast.walk(ast.parse(code)):
+    parents: list[ast.AST] = [parsed(code)]
+    while parents:
+        parent = parents.pop()
         for name in ("body", "orelse", "finalbody", "handlers"):
-            block = getattr(parent, name, [])
-            nodes: list[Statement] = block if isinstance(block, list) else []
+            nodes: list[Statement] = getattr(parent, name, [])
             for node, following in zip(nodes, [*nodes[1:], None], strict=False):
                 found.append((range(node.lineno, _last_line_of_head(node) + 1), node, following))
+            parents += nodes
+        parents += getattr(parent, "cases", [])
     return found
 
 

@@ -81,7 +81,7 @@ COMMANDS = (
     ("views", "status", "profiles"),
     ("verify", "profiles"),
 )
-SLOW = (("config", "check", "--connect"), ("status",))
+SLOW = (("config", "check", "--connect"), ("status", "--timeout", "2"))
 """They wait for an answer."""
 CALLS = [
     *(
@@ -121,6 +121,7 @@ def test_no_secret_is_in_what_a_command_prints(
 ) -> None:
     """Method: nothing answers, so most end with an error; all is logged, with where each comes from."""
     monkeypatch.setenv("THERMOCLINE_TRACEBACK", "1")
+    monkeypatch.setattr("thermocline.cli.connections.SECONDS_MAX", 2.0)
     options = ["--config", str(configured(catalog)), "--log-level", "debug"]
     code = cli.run(
         [*options, *(["--log-json"] if as_json else []), *command, *(["--json"] if as_json else [])]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +16,7 @@ PRODUCT = (
 TESTS = ("tests", "benchmarks")
 NOT_OURS = {"_jvm", "_replace"}  # PySpark's and namedtuple's, which have no other name
 PATCHES = {"setattr", "delattr", "getattr", "watch"}  # they take a name as a string
+PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
 
 ALLOWED = {
     # A part is broken on purpose, to see that the simulation notices.
@@ -85,13 +87,18 @@ def names_used(tree: ast.Module) -> Iterator[str]:
                 pass
 
 
-def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+def modules(*folders: str, of: Collection[str] = ()) -> Iterator[tuple[str, ast.Module]]:
+    """The modules in some folders; those alone that have one of these words somewhere, if there are any."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+            text = path.read_text()
+            if not of or not set(PRIVATE.findall(text)).isdisjoint(of):
+                yield str(path.relative_to(ROOT)), ast.parse(text)
 
 
 def test_tests_reach_for_private_names_of_the_product_only_where_it_is_listed() -> None:
     ours = {name for _, tree in modules(*PRODUCT) for name in names_made(tree) if is_private(name)} - NOT_OURS
-    found = Counter(path for path, tree in modules(*TESTS) for name in names_used(tree) if name in ours)
+    found = Counter(
+        path for path, tree in modules(*TESTS, of=ours) for name in names_used(tree) if name in ours
+    )
     assert found == ALLOWED

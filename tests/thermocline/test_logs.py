@@ -131,7 +131,10 @@ def test_no_message_is_made_of_what_python_writes() -> None:
     found = []
     for room in ("thermocline", "cli", "doctor", "ingest", "serving", "verify", "views"):
         for file in sorted((ROOT / room).rglob("*.py")):
-            tree = ast.parse(file.read_text())
+            text = file.read_text()
+            if "!r" not in text:
+                continue
+            tree = ast.parse(text)
             own = [
                 one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "__repr__"
             ]

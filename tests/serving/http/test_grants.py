@@ -27,7 +27,7 @@ VALUES = ("red", "blue", "käse")
 COLUMNS = ("app_id", "user_id", "key", "value", "updated_at")
 ROWS = "/v1/tables/profiles/rows"
 ARROW = "application/vnd.apache.arrow.stream"
-PAIRS = 2_000
+PAIRS = 800
 FULL_PAIRS = 100_000
 
 

@@ -35,7 +35,7 @@ from thermocline.serving.jobs.runner import JobRunner, stores
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings
 
-EXAMPLES: Final = 8
+EXAMPLES: Final = 4
 RETENTION_MS: Final = 3_600_000
 FULL_EXAMPLES: Final = 400
 KEYS: Final = {name: ApiKey.new() for name in ("operator", "reader", "exporter")}
