@@ -36,12 +36,14 @@ from thermocline.errors import (
     OffsetsGone,
     OwnerLost,
     StorageFailed,
+    ThermoclineError,
     TooManyBadRecords,
     TopicMissing,
 )
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest import run as ingest_run
 from thermocline.ingest.batch.batch import BatchResult
+from thermocline.ingest.batch.scan import Scan
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.owner import turns
 from thermocline.ingest.owner.owner import Owner
@@ -170,7 +172,7 @@ class NoBatch:
 
     jvm, tasks = None, 2
 
-    def run(self, *_: object) -> BatchResult:
+    def run(self, scan: Scan) -> tuple[BatchResult | ThermoclineError, ...]:
         raise AssertionError("a batch was run")
 
     def start(self, task: Callable[[], Any]) -> Future[Any]:

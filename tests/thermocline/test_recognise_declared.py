@@ -216,8 +216,8 @@ def test_what_stands_beside_a_reference_or_alternatives_holds_too() -> None:
 
 def test_alternatives_of_what_is_required_are_one_object() -> None:
     properties = {"mail": {"type": "string"}, "phone": {"type": "string"}}
-    schema = {"type": "object", "properties": properties}
-    schema |= {"anyOf": [{"required": ["mail"]}, {"required": ["phone"]}]}
+    either = {"anyOf": [{"required": ["mail"]}, {"required": ["phone"]}]}
+    schema = {"type": "object", "properties": properties, **either}
     assert types_in(schema) == {"mail": "string", "phone": "string"}
     assert types_in({"properties": {"x": schema}}) == {"x": "struct<mail: string, phone: string>"}
 

@@ -21,6 +21,7 @@ from thermocline.serving.http.app import create_app
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.models import ExplainedAnswer
 from thermocline.serving.read.caller import Action, Caller, Credentials, Grant, Part
+from thermocline.serving.read.explained import explain
 from thermocline.serving.read.tables import Tables
 from thermocline.settings import ServingSettings
 
@@ -170,7 +171,6 @@ def test_it_counts_as_the_lookups_that_it_takes_as_long_as(
     """Method: five may wait; while an explained lookup does, no other one may that reads a file."""
     monkeypatch.setattr(worker_module, "COLD_WAITING_MAX", 5)
     may_read, is_waiting = threading.Event(), threading.Event()
-    explain = worker_module.explain
 
     def slowly(*arguments: Any) -> Any:
         is_waiting.set()

@@ -40,10 +40,10 @@ def test_a_page_is_made_once_for_all_workers(tmp_path: Path) -> None:
     clock, made = Clock(), Made(seconds=0.2)
     workers = [SharedPages(tmp_path / "pages", clock) for _ in range(4)]
 
-    async def look() -> list[Markup]:
+    async def look() -> list[str]:
         return await asyncio.gather(*(one.get("all", 5.0, made) for one in workers for _ in range(3)))
 
-    async def follow() -> list[set[Markup]]:
+    async def follow() -> list[set[str]]:
         seen = [set(await look())]
         for seconds in (4.9, 0.2):
             clock.at += seconds
@@ -96,7 +96,7 @@ def test_a_worker_that_hangs_is_not_waited_for_long(tmp_path: Path, monkeypatch:
         await asyncio.sleep(3_600)
         return Markup("")
 
-    async def look() -> Markup:
+    async def look() -> str:
         task = asyncio.create_task(hanging.get("all", 5.0, never))
         await asyncio.sleep(0.1)
         page = await other.get("all", 5.0, Made())
@@ -112,7 +112,7 @@ def test_what_fails_in_one_request_is_tried_in_the_next(tmp_path: Path) -> None:
     async def failing() -> Markup:
         raise ValueError("no")
 
-    async def look() -> Markup:
+    async def look() -> str:
         with pytest.raises(ValueError, match="no"):
             await pages.get("all", 5.0, failing)
         return await pages.get("all", 5.0, Made())

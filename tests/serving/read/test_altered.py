@@ -304,7 +304,7 @@ def test_added_columns_named_as_duckdbs_own_change_no_row(
     for count in range(4):
         if count == 2:
             more = {"file_row_number": "long", "FILE_INDEX": "int", "count": "int", "price": "decimal(6,2)"}
-            world.alter(plan_alteration(BEFORE, definition_of(**more)).definition)
+            world.alter(plan_alteration(BEFORE, definition_of(version=1, **more)).definition)
         for _ in range(60):
             produce(world, chance, count=count, file_row_number=chance.randrange(4), FILE_INDEX=0)
         world.commit()

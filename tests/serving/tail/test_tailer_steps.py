@@ -341,7 +341,7 @@ WITHOUT_MORE = replace(DEFINITION, version=2, topics=("profiles",))
 def without_more(stepped: Stepped, snapshot_id: int) -> None:
     """The other topic was deleted, and left the table, which has all of it."""
     for known in (stepped.kafka.starts, stepped.kafka.log.partitions, stepped.kafka.log.ends):
-        known.pop(("more", 0))  # type: ignore[attr-defined]
+        known.pop(("more", 0))
     state = snapshot(snapshot_id, START.only(["profiles"]))
     stepped.follower.newest = PublishedSnapshot(WITHOUT_MORE, state, SOURCE)
 
