@@ -264,6 +264,7 @@ LINES: Final[dict[str, Line]] = {
     "key-expiry": Line("a key counts until it expires", ("self.expires is None or now_ms < self.expires.timestamp() * 1000", "True"), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
     "admitted-until": Line("a caller who was admitted is judged again once the key expires", (" or self._clock.now_ms() >= admitted.until_ms", ""), "serving/access/test_admission.py::test_a_key_counts_until_it_expires"),
     "anonymous-off": Line("who brings nothing is nobody", NEVER, "serving/access/test_admission.py::test_who_brings_nothing_is_anonymous_where_there_is_such_a_client"),
+    "admitted-again": Line("a changed clients file makes nobody wait whose credentials are good", DROP, "serving/access/test_admission.py::test_who_was_let_in_goes_on_where_credentials_fail_though_the_file_changes"),
     "clients-taken-up": Line("a changed clients file counts", NEVER, "serving/access/test_admission.py::test_a_revoked_key_is_refused_once_the_file_is_looked_at_and_the_other_goes_on"),
     "limits-one-writer": Line("a worker counts where no other one does, so that no count is lost", ALWAYS, "serving/access/test_limits.py::test_more_workers_than_there_may_be_wait_for_one_to_end"),
     "limits-refilled": Line("a client that was quiet has a burst, and no more", NEVER, "serving/access/test_limits.py::test_a_burst_is_admitted_and_then_what_the_rate_brings"),
@@ -316,7 +317,7 @@ LINES: Final[dict[str, Line]] = {
     "job-own-id-form": Line("an id of a job is one by itself", NEVER, "serving/http/test_caller.py::test_a_job_is_its_callers_and_reads_what_they_saw"),
     "claims-wanted": Line("a token is of a client whose claims it has", ("_has(claims.get(name), wanted)", "True"), "serving/access/test_admission_by_token.py::test_the_first_client_whose_claims_fit_is_taken"),
     "claim-missing": Line("without the claim that a scope is taken from, nothing is seen", NEVER, "serving/access/test_admission_by_token.py::test_a_claim_that_is_no_text_or_number_gives_nothing"),
-    "token-recognised": Line("a token that was let in is let in no more once its signing key is revoked", NEVER, "serving/access/test_admission_by_token.py::test_who_was_let_in_by_a_key_that_is_revoked_is_not_let_in_again"),
+    "token-recognised": Line("a token that was let in is let in no more once its signing key is revoked", ("self._tokens.recognised(_token_of(said)) is admitted.verified", "True"), "serving/access/test_admission_by_token.py::test_who_was_let_in_by_a_key_that_is_revoked_is_not_let_in_again"),
     # Records that columns order.
     "sequence-null": Line("a record that does not say where it stands in the order is bad", NEVER, "docs/test_formats.py::test_each_record_becomes_what_the_page_says"),
     "fold-sequence": Line("in a batch the highest sequence wins", ("(offsets, _ranks(records))", "(offsets,)"), "upsert/test_sequence.py::test_the_rows_are_those_of_a_dict_that_keeps_the_highest_sequence"),

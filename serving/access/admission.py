@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import Unauthenticated
 from thermocline.serving.access.clients import ANONYMOUS, Client, Clients, KeyEntry
 from thermocline.serving.access.keys import ApiKey
-from thermocline.serving.read.caller import Caller
+from thermocline.serving.read.caller import Caller, Credentials
 
 if TYPE_CHECKING:
     from thermocline.process.clock import Clock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from thermocline.serving.access.issuer import Issuer
     from thermocline.serving.access.limits import RateLimits
     from thermocline.serving.access.tokens import TokenVerifier, Verified
-    from thermocline.serving.read.caller import Credentials, Grant
+    from thermocline.serving.read.caller import Grant
 
 __all__ = ["Admission"]
 
@@ -62,6 +63,8 @@ class Admission:
         self._clock = clock
         self._rates = rates
         self._tokens: TokenVerifier | None = None
+        self._admitted: dict[str, _Admitted] = {}
+        self._by_names: dict[tuple[str, ...], Caller] = {}
         self._take_up(file.clients)
 
     def __call__(self, credentials: Credentials) -> Caller:
@@ -95,12 +98,14 @@ class Admission:
         admitted = self._admitted.get(said)
         if admitted is None or self._clock.now_ms() >= admitted.until_ms:  # safety: admitted-until
             return None
-        if admitted.verified is not None:
-            assert self._tokens is not None
-            # It counts no more once its issuer has other keys.
-            if self._tokens.recognised(_token_of(said)) is not admitted.verified:  # safety: token-recognised
-                return None
-        return admitted.caller
+        return admitted.caller if self._is_recognised(said, admitted) else None
+
+    def _is_recognised(self, said: str, admitted: _Admitted) -> bool:
+        if admitted.verified is None:
+            return True
+        assert self._tokens is not None
+        # It counts no more once its issuer has other keys.
+        return self._tokens.recognised(_token_of(said)) is admitted.verified  # safety: token-recognised
 
     async def tend_forever(self) -> None:
         """Takes up changes of the file."""
@@ -136,12 +141,26 @@ class Admission:
         self._keys = {key.id: (one, key) for one in known for key in one.client.keys}
         self._certificates = {name: one for one in known for name in one.client.certificates}
         # Who brings no Authorization, by the names in their certificate: who shows none is anonymous.
-        self._by_names: dict[tuple[str, ...], Caller] = {}
+        by_names, self._by_names = self._by_names, {}
         for one in known:
             if one.name == ANONYMOUS:
                 self._by_names[()] = Caller(one.name, one.grants, limits=one.client.limits)
-        self._admitted: dict[str, _Admitted] = {}
+        admitted, self._admitted = self._admitted, {}
         self._clients = clients
+        self._admit_again(admitted, by_names)
+
+    def _admit_again(self, admitted: Mapping[str, _Admitted], by_names: Iterable[tuple[str, ...]]) -> None:
+        """Judge those who were let in before by the clients of now.
+
+        Else whoever still has good credentials would have to wait where others' credentials fail.
+        """
+        for said, before in admitted.items():
+            with suppress(Unauthenticated):
+                if self._is_recognised(said, before):  # a signature is not verified again for it
+                    self._judged(Credentials(said))  # safety: admitted-again
+        for names in by_names:
+            with suppress(Unauthenticated):
+                self._of_certificate(names)
 
     def _take_up_issuers(self, issuers: Mapping[str, Issuer]) -> None:
         if self._tokens is not None:

@@ -289,6 +289,28 @@ def test_failed_credentials_slow_an_address_down_and_no_other(tmp_path: Path) ->
     rates.close()
 
 
+def test_who_was_let_in_goes_on_where_credentials_fail_though_the_file_changes(tmp_path: Path) -> None:
+    clock = ManualClock()
+    rates = RateLimits(tmp_path, 1, clock)
+    file = ClientsFile(file_of(tmp_path, client()))
+    admit = Admission(file, clock, rates)
+    known = Credentials(f"Bearer {KEY.text}", address="192.0.2.1")
+    assert admit(known).name == "billing"
+    for _ in range(5):
+        with pytest.raises(Unauthenticated):
+            admit(Credentials("Bearer x", address="192.0.2.1"))
+    file_of(tmp_path, client("accounts") + "# called otherwise\n")
+    look(file)
+    assert admit(known).name == "accounts"
+    file_of(
+        tmp_path, client(keys=f'{{ id = "{OTHER.id}", sha256 = "{OTHER.hash()}" }}') + "# without its key\n"
+    )
+    look(file)
+    with pytest.raises(TooManyRequests):
+        admit(known)
+    rates.close()
+
+
 def test_a_scope_and_columns_become_the_part_that_is_seen(tmp_path: Path) -> None:
     scope = 'scope = { app_id = 7, user_id = "u" }'
     tables = f'profiles = {{ verbs = ["lookup", "extract"], columns = ["value"], {scope} }}'
