@@ -182,14 +182,23 @@ def _joined(pieces: Iterator[pa.Table], rows_at_least: int) -> Iterator[pa.Table
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A temporary folder, locked for as long as this process is in it: a lock ends with its process."""
-    with temporary_folder(FOLDER_PREFIX) as folder:
+    with ExitStack() as until_the_end:
+        while (folder := _locked(until_the_end)) is None:
+            pass  # another one of us took it for left, before it was locked
+        yield folder
+
+
+def _locked(until_the_end: ExitStack) -> Path | None:
+    """A new folder with its lock; None where it is gone again."""
+    folder = until_the_end.enter_context(temporary_folder(FOLDER_PREFIX))
+    try:
         lock = os.open(folder, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # on a disk without locks, nobody removes what is left either
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield folder
-        finally:
-            os.close(lock)
+    except FileNotFoundError:
+        return None
+    until_the_end.callback(os.close, lock)
+    with suppress(OSError):  # on a disk without locks, nobody removes what is left either
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder if folder.exists() else None
 
 
 def _remove_left_folders() -> None:

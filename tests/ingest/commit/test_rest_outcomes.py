@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,11 @@ def test_lost_answers_of_a_rest_catalog_lose_and_repeat_nothing(
     server is unavailable then.
     """
     ingest = new_ingest()
+    stays = {loss: cycle((False, True)) for loss in Loss}
     ended = ingest_through_faults(
         ingest,
         LOST,
-        lambda loss: lossy.lose_next_commit(loss, stays_away=ingest.random.random() < 0.5),
+        lambda loss: lossy.lose_next_commit(loss, stays_away=next(stays[loss])),
         lossy.restore,
         lossy.proxy.deliver_late,
     )

@@ -28,6 +28,7 @@ pytest.importorskip("selenium")
 
 import msgspec
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -244,9 +245,16 @@ def test_a_link_from_elsewhere_leads_to_the_page_for_who_is_signed_in(
 def wait_for(browser: Any, text: str) -> None:
     """Until a page shows a text."""
     until = time.monotonic() + 30
-    while text not in browser.find_element(By.TAG_NAME, "body").text:
+    while not _is_shown(browser, text):
         assert time.monotonic() < until, f"{text} is not shown"
         time.sleep(0.1)
+
+
+def _is_shown(browser: Any, text: str) -> bool:
+    try:
+        return text in browser.find_element(By.TAG_NAME, "body").text
+    except StaleElementReferenceException:  # the page was replaced meanwhile
+        return False
 
 
 @pytest.mark.parametrize("size", SIZES)
