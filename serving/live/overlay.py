@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from thermocline.iceberg.files import deleted_on_error, local_path
+from thermocline.iceberg.files import deleted_on_error, threads_for
 from thermocline.iceberg.snapshot_writer import LaidOver
 from thermocline.rules.definition import KEY
 from thermocline.rules.definition.options import TOMBSTONE_RETENTION_HOURS_MAX
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NewRecords", "Overlay"]
 
-_LOCAL_BUCKETS_AT_ONCE: Final = 2
 _BUCKETS_AT_ONCE: Final = 8
 """On an object store each waits for a few answers, one after the other; in memory are the rows of so many."""
 
@@ -100,9 +99,8 @@ class Overlay:
         if new.end == self.end:
             return self, {}
         files, tasks = dict(self.files), []
-        # On this machine the buckets take processor time alone, of which there is no more by threads.
-        at_once = 1 if local_path(folder) is not None else _BUCKETS_AT_ONCE
-        with deleted_on_error(io) as begun, ThreadPoolExecutor(at_once, "live bucket") as pool:
+        threads = threads_for(folder, _BUCKETS_AT_ONCE)
+        with deleted_on_error(io) as begun, ThreadPoolExecutor(threads, "live bucket") as pool:
             for bucket, winners, is_contested in new.buckets:
                 if is_contested:
                     files[bucket] = self._below(bucket)

@@ -391,15 +391,22 @@ def local_path(path: str) -> str | None:
     return parsed.path if parsed.scheme == "file" else None
 
 
+def threads_for(location: str, at_once: int) -> int:
+    """How many threads read or write files at the location: ``at_once`` where they are in an object store.
+
+    On this machine that takes processor time alone, of which there is no more by threads.
+    """
+    return 1 if local_path(location) is not None else at_once
+
+
 def mapped(
     location: str, at_once: int, function: Callable[[_Item], _Value], items: Collection[_Item]
 ) -> list[_Value]:
-    """What a function that reads or writes files at the location gives for each item.
+    """What a function that reads or writes files at the location gives for each item, in their order.
 
-    On this machine that takes processor time alone, of which there is no more by threads: only for files
-    that are far away is it called for several ``at_once``.
+    Where they are in an object store, it is called for several ``at_once``.
     """
-    threads = 1 if local_path(location) is not None else min(len(items), at_once)
+    threads = min(len(items), threads_for(location, at_once))
     if threads < 2:
         return [function(item) for item in items]
     with ThreadPoolExecutor(threads) as pool:
@@ -426,9 +433,7 @@ def _live_files(table: Table, snapshot_id: int, name: str) -> Iterator[tuple[Man
     if snapshot is None:
         raise ForeignSnapshot(table=name, snapshot_id=snapshot_id, detail="the snapshot is not in the table")
     manifests = list(manifests_of(table.io, snapshot.manifest_list))
-    # On this machine they take processor time alone, of which there is no more by threads.
-    threads = 1 if local_path(snapshot.manifest_list) is not None else _MANIFESTS_AT_ONCE
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(threads_for(snapshot.manifest_list, _MANIFESTS_AT_ONCE)) as pool:
         read = pool.map(lambda manifest: list(_placed_files(table.io, manifest)), manifests)
         for manifest, files in zip(manifests, read, strict=True):
             for file, origin in files:
