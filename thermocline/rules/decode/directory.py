@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from thermocline.rules.decode.record import Bad, Decoded, Stage
-from thermocline.rules.decode.routed import TextReader
+from thermocline.rules.decode.routed import ReadsTexts
 from thermocline.rules.headers import HeadersOf, no_headers
 from thermocline.rules.routes.directory import Admission, Outcome
 from thermocline.rules.routing import Source
@@ -26,7 +26,7 @@ class DirectoryDecoder:
     what became of records.
     """
 
-    def __init__(self, source: Source, reader: TextReader, columns: Sequence[str]) -> None:
+    def __init__(self, source: Source, reader: ReadsTexts, columns: Sequence[str]) -> None:
         """For records with a value at that source, which the reader reads; ``columns`` stay without rows."""
         self.admission = _ALL
         self.came: set[str] = set()
