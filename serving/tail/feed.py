@@ -44,6 +44,9 @@ class Feed:
         self.bad: Counter[str] = Counter()
         self.filtered = 0
         self.tier = tier
+        # Behind the last chunk of each partition that had a record of the table; at first, what the tier has
+        # may have some anywhere.
+        self._own_end = {(topic, p): offset for topic, p, offset in tier.end.items()}
         self.table = definition.name
         self._unreadable = unreadable
         self._asked = None if registry is None else AskedSchemas(registry)
@@ -57,10 +60,28 @@ class Feed:
     ) -> None:
         """Appends the good records of the chunks and the positions behind them, all at once."""
         decoded = [self._decode(chunk) for chunk in chunks]
+        for chunk, part in zip(chunks, decoded, strict=True):
+            if len(part.filtered) < len(chunk.offsets):  # noted before it can be seen at the tier's end
+                self._own_end[chunk.topic, chunk.partition] = chunk.offsets[-1] + 1
         self.tier.append(list(zip(chunks, decoded, strict=True)), positions, reached_end_at)
         self.records += sum(len(chunk.offsets) for chunk in chunks)
         self.filtered += sum(len(part.filtered) for part in decoded)
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
+
+    def reached(self, seam: Seam) -> Seam:
+        """A seam, further on where nothing that was read behind it is the table's.
+
+        Ingest has read that, too, and commits later that it did.
+        """
+        end = self.tier.end
+        return Seam(
+            {
+                (topic, p): offset
+                if self._own_end.get((topic, p), offset) > offset
+                else max(offset, end.get((topic, p)))
+                for topic, p, offset in seam.items()
+            }
+        )
 
     def _decode(self, chunk: RecordChunk) -> Decoded:
         decoded = self._decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
