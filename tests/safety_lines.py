@@ -31,6 +31,9 @@ LINES: Final[dict[str, Line]] = {
     "schema-by-contract": Line("a column that the contract never lets in is not there from the beginning", ALWAYS, "thermocline/test_columns_by_schema.py::test_what_the_contract_says_a_table_never_gains_it_does_not_begin_with"),
     "schema-routed-alike": Line("a record's table is the one that the directory made for its value", NEVER, "ingest/table/test_routed_by_schema.py::test_a_key_that_says_the_value_otherwise_than_the_directory_reads_it_is_refused"),
     "columns-of-the-table": Line("a file that names no columns takes none from a table", NEVER, "thermocline/test_columns_by_schema.py::test_the_columns_of_the_table_are_those_that_the_file_wants_whatever_it_began_with"),
+    # Grants by patterns of tables.
+    "grant-longest-pattern": Line("of several patterns the one that says most counts, and a table's own name before all", ("max(", "min("), "serving/access/test_patterns.py::test_a_tables_own_grant_counts_or_else_the_longest_pattern"),
+    "grant-pattern-plain": Line("a pattern that would not mean what it seems to is refused", NEVER, "serving/access/test_patterns.py::test_what_is_no_beginning_of_names_is_refused"),
     # Contracts.
     "contract-refuses": Line("records of a schema that the contract refuses are in no row, on any read path", ("index not in refused", "True"), "thermocline/contract/test_cells.py::test_every_cell_of_the_page_is_what_happens"),
     "contract-senseless": Line("a mode that makes no sense is an error, not a silent default", DROP, "thermocline/contract/test_cells.py::test_every_cell_of_the_page_is_what_happens"),
