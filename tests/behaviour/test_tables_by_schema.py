@@ -118,6 +118,7 @@ def extracted(stack: Stack, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.jvm
+@pytest.mark.full
 def test_each_type_gets_a_table_with_its_columns_and_goes_on_by_its_contract(
     tmp_path: Path, jvm: Any, brokers: Brokers, registry: RegistryServer
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.thermocline.registered import Registered, framed
@@ -159,7 +160,9 @@ def test_a_plain_key_has_the_routes_name_and_its_formats_type_or_is_in_the_value
     tmp_path: Path, more: str, key: tuple[str, ...], columns: dict[str, str]
 ) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
-    said = found(tmp_path, {2: schema}, f'format = "avro"\n{more}', replace(FIRST, key_head=b""))
+    said = found(
+        tmp_path, {2: schema}, f'format = "avro"\n{more}', msgspec.structs.replace(FIRST, key_head=b"")
+    )
     assert (said.own.key, dict(said.own.columns)) == (key, columns)
     own = {"order": said.own}
     table = loaded(tmp_path, f'format = "avro"\n{more}').with_routed("events", ["order"], own)
@@ -183,7 +186,7 @@ def test_the_message_that_a_record_of_protobuf_names_is_the_one_that_counts(tmp_
     more = 'format = "protobuf"\nkey_format = "string"'
     said = found(tmp_path, {2: schema}, more, first)
     assert dict(said.own.columns) == {"key": "string", "id": "string", "n": "list<int>"}
-    beyond = replace(first, value_head=framed(2, b"\x02\x08"))
+    beyond = msgspec.structs.replace(first, value_head=framed(2, b"\x02\x08"))
     assert "it has no message at 4" in why_not(tmp_path, {2: schema}, more, first=beyond)
 
 
@@ -211,6 +214,7 @@ EVENT = {
         {"name": "after", "type": ["null", {"type": "record", "name": "R", "fields": KEY["fields"]}]},
     ],
 }
+JSON_OBJECT = '{"type":"object","properties":{"a":{"type":"integer"}}}'
 DELETED = {
     "type": "record",
     "name": "D",
@@ -229,7 +233,7 @@ DELETED = {
             "the schemas of the values declare no fields",
         ),
         (
-            {1: KEY, 2: WriterSchema(('{"type":"object"}',), kind="JSON")},
+            {1: KEY, 2: WriterSchema((JSON_OBJECT,), kind="JSON")},
             'its schema asks for format = "json_schema"',
         ),
         ({1: WriterSchema(("{}",), kind="XML"), 2: ORDER}, "schema 1 is of a kind that is not read, XML"),
@@ -376,7 +380,7 @@ def test_a_directory_keeps_what_was_noted_first_and_is_read_back(tmp_path: Path)
     known = Directory().without_table("a", "no schema", since)
     known = known.without_table("a", "name taken", since, FIRST)
     assert known.failed["a"].first == FIRST
-    later = replace(FIRST, offset=9, value_head=framed(3, b""))
+    later = msgspec.structs.replace(FIRST, offset=9, value_head=framed(3, b""))
     assert known.without_table("a", "again", since, later).failed["a"].first == FIRST
     own = OwnColumns(("id",), {"id": "long"})
     known = known.with_table("b", own)

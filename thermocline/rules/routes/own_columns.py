@@ -6,6 +6,7 @@ then on. The directory keeps what the table began with, so that commands know it
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -63,9 +64,8 @@ class OwnColumns:
     @classmethod
     def of(cls, definition: LiveTable) -> Self:
         """Those of a table that is there."""
-        return cls(
-            definition.key, {one.name: msgspec.to_builtins(declared(one)) for one in definition.columns}
-        )
+        columns = {one.name: declared(one) for one in definition.columns}
+        return cls(definition.key, json.loads(json.dumps(columns)))  # lists, as a file has them
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `from_dict` reads."""
