@@ -107,7 +107,7 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
             if self.key is None:
                 raise ValueError("key is missing")
             return self
-        formats = [("format", self.format, SCHEMA_FORMATS)]
+        formats: list[tuple[str, str, tuple[str, ...]]] = [("format", self.format, SCHEMA_FORMATS)]
         if self.key_from == "key":
             formats.append(("key_format", self.key_format or self.format, (*SCHEMA_FORMATS, *PLAIN_KEYS)))
         for setting, given, known in formats:
