@@ -42,9 +42,9 @@ class DirectorySettings(TableSettings):
 
     by: dict[str, str | list[str]]
 
-    def definition(self, name: str) -> LiveTable:
+    def definition(self, name: str, there: LiveTable | None = None) -> LiveTable:
         """See `TableSettings`; with what makes it a directory."""
-        return self._built(name, values_at=self.by)
+        return self._built(name, values_at=self.by, **self._kept(there))
 
 
 class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tables are those of `TableSettings`
@@ -99,7 +99,8 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
         return settings
 
     def _of_tables(self) -> dict[str, Any]:
-        return {"topics": self.topics, **{name: getattr(self, name) for name in _TEMPLATE}}
+        said = (name for name in _TEMPLATE if name in self.model_fields_set)  # the others have its defaults
+        return {"topics": self.topics, **{name: getattr(self, name) for name in said}}
 
 
 def table_of_value(route: str, value: str) -> str:
