@@ -203,9 +203,7 @@ def alteration_costs(settings: Settings, planned: Alteration) -> tuple[str, ...]
     return (*costs_of(settings, planned), *costs_in_trino(settings, planned.definition))
 
 
-def _altered_document(
-    name: str, planned: Alteration, costs: Sequence[str], dry_run: bool
-) -> dict[str, Any]:
+def _altered_document(name: str, planned: Alteration, costs: Sequence[str], dry_run: bool) -> dict[str, Any]:
     return {
         "table": name,
         "changes": planned.changes,

@@ -134,7 +134,9 @@ class ViewPublisher:
         check_schema(table, definition)
         modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        live, stops_of_log, failure = self._live_views(table, [mode for mode in modes if mode is not Mode.COLD])
+        live, stops_of_log, failure = self._live_views(
+            table, [mode for mode in modes if mode is not Mode.COLD]
+        )
         planned += live
         stops = {**stops_of_log, **self._unreadable(definition, found)}
         # safety: views-withdrawn

@@ -185,7 +185,7 @@ def altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any]
 
 
 def _raise_version(transaction: Any, version: int) -> None:
-    """Iceberg's own upgrade. The snapshot of this commit is of the new version, and its rows get their ids."""
+    """Iceberg's own upgrade. This commit's snapshot is of the new version, and its rows get their ids."""
     if transaction.currentMetadata().formatVersion() < version:  # safety: format-version-raised
         transaction.updateProperties().set("format-version", str(version)).commit()
 

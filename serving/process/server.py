@@ -120,6 +120,7 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
     definitions: dict[str, LiveTable] = {}
     problems: dict[str, ThermoclineError] = {}
     for name, table_settings in settings.tables.items():
+
         def look(name: str = name, identifier: str = table_settings.identifier) -> None:
             definitions[name] = definition_of(load_table(catalog, name, identifier), name)
 

@@ -1,4 +1,4 @@
-"""A table of format version 2 that gets version 3 while a server answers; then a column is read from elsewhere."""
+"""A table that gets format version 3 while a server answers; then a column is read from elsewhere."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Upgraded:
 
     def live(self) -> Rows:
         rows = asked(self.trino, f"SELECT user_id, value FROM live.app.{TABLE}")
-        found = {user: value for user, value in rows}
+        found: Rows = {row[0]: row[1] for row in rows}
         assert len(found) == len(rows), "a key stands in two rows"
         return found
 
@@ -120,7 +120,7 @@ class Upgraded:
 def test_reads_stay_exact_through_an_upgrade_and_while_a_column_is_read_from_elsewhere(
     new_stack: Callable[..., Stack], new_owner: Callable[[Stack], Owner], tmp_path: Path
 ) -> None:
-    """Goal: `table alter` to format version 3 and to another source of a column changes no row that was there.
+    """Goal: `table alter` to format version 3, and to another source of a column, changes no row of before.
 
     Method: position delete files of version 2 get company of deletion vectors; before and after each commit
     and each alteration, with hot records over them, lookups, extracts and a Trino that reads version 3 have

@@ -195,7 +195,9 @@ def test_live_views_that_an_alteration_makes_unreadable_are_withdrawn_with_the_r
     for view in (LIVE, BY_KEY):
         reason = world.published(view).withdrawn
         assert reason is not None
-        assert reason.startswith("[views-unreadable] a live view of table t can't be made any more: its topics")
+        assert reason.startswith(
+            "[views-unreadable] a live view of table t can't be made any more: its topics"
+        )
     assert world.published(COLD).snapshot_id == snapshot_id
     notes = read_view_notes(world.table.io, world.table.location())
     assert notes is not None

@@ -105,9 +105,9 @@ class ViewForeign(QueryError):
 class ViewsUnreadable(QueryError):
     """A live view can't be made of the table's records since the table was altered.
 
-    The SQL of a live view reads records exactly as ingest does, or there is no such view: for example not if a
-    column comes from a header, or if topics are found by a pattern. The view that was published before shows
-    the columns of the definition before. So it is withdrawn, and the view of the table as last committed is
+    The SQL of a live view reads records exactly as ingest does, or there is no such view: for example, not if
+    a column comes from a header, or if topics are found by a pattern. The view that was published before
+    shows the columns of the definition before. So it is withdrawn. The view of the table as last committed is
     published as usual.
 
     No data is affected. Live views that read the server have no such limits: set `views.hot = "server"`. Or
@@ -118,10 +118,7 @@ class ViewsUnreadable(QueryError):
     exit_code = ExitCode.STOPPED
     _what = "a live view of table {table} can't be made any more: {because}."
     _state = "tables, lookups and extracts are not affected; the view refuses to answer."
-    _next = (
-        'set views.hot = "server", or: thermocline views drop {table}\n'
-        "thermocline views publish {table}"
-    )
+    _next = 'set views.hot = "server", or: thermocline views drop {table}\nthermocline views publish {table}'
 
     table: str
     because: str

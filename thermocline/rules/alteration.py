@@ -228,8 +228,8 @@ def _changed_version(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
     before, after = current.format_version, wanted.format_version
     if before != after:
         yield (
-            f"format_version becomes {after}, from {before}, for good: deletes are deletion vectors from then "
-            "on, which every program that reads the table must know; no file is rewritten for it"
+            f"format_version becomes {after}, from {before}, for good: deletes are deletion vectors from "
+            "then on, which every program that reads the table must know; no file is rewritten for it"
         )
 
 

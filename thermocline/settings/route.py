@@ -86,7 +86,7 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
             "views": (),
         }
         given = {**self._of_tables(), **of_directory, "by": self.by}
-        del given["contract"]  # it has no rows, and so no use for other columns
+        given.pop("contract", None)  # it has no rows, and so no use for other columns
         settings: DirectorySettings = DirectorySettings.model_validate(given)
         return settings
 

@@ -222,7 +222,7 @@ def test_views_follow_renamed_and_dropped_columns_or_refuse_with_the_reason(stac
     live.set(RENAMED, 'points = { type = "int", header = "points" }')
     assert live.run("table", "alter", live.name, "--yes") == 0
     for view in ("live", "live_by_key"):
-        with pytest.raises(TrinoQueryError, match="views-unreadable.*column points comes from a header"):
+        with pytest.raises(TrinoQueryError, match=r"views-unreadable.*column points comes from a header"):
             ask(stack, f"SELECT * FROM {table}_{view}")
     assert [row["points"] for row in ask(stack, f"SELECT * FROM {table}_cold")] == [1]
     live.set('points = { type = "int", header = "points" }', 'points = { type = "int", path = "score" }')
