@@ -170,7 +170,7 @@ def unversioned(folder: Path) -> Path:
 
 def row_ids(files: Sequence[DataFile]) -> list[int]:
     """Of all rows, deleted ones too."""
-    found = []
+    found: list[int] = []
     for file in files:
         assert file.origin.first_row_id is not None
         found += range(file.origin.first_row_id, file.origin.first_row_id + file.rows)
