@@ -78,11 +78,11 @@ class Overlay:
         files = [replace(file.data, is_held=True) for file in index.files]
         # A row that says the same again has another place in the log, which lookups give; and they know of
         # every delete that is hot, however old it is.
-        # safety: live-unchanged-rows, live-remembers
+        # safety: live-unchanged-rows, live-remembers, live-format-version
         definition = replace(
             index.definition,
             suppress_unchanged=False,
-            format_version=format_version or index.definition.format_version,  # safety: live-format-version
+            format_version=format_version or index.definition.format_version,
             tombstone_retention_hours=TOMBSTONE_RETENTION_HOURS_MAX,
         )
         below = {file.path: file for file in files}

@@ -114,7 +114,7 @@ def test_columns_key_and_comments_are_those_of_the_schemas(tmp_path: Path) -> No
         ("id",),
         {
             "id": "long",
-            "at": "timestamptz",
+            "at": {"type": "timestamptz", "comment": "when it came"},
             "price": "decimal(12,2)",
             "buyer": "struct<mail: string>",
             "tags": "list<string>",

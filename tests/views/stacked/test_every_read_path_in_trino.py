@@ -30,7 +30,6 @@ from tests.views.stacked.read_paths import (
     wait_for_margin,
 )
 from tests.views.stacked.started import FORMATS
-from tests.views.stacked.viewed import PUBLISHER
 from thermocline.dev.stack import TABLE, Stack
 from thermocline.dev.trino import LocalTrino
 from thermocline.ingest.owner.owner import Owner
@@ -189,59 +188,6 @@ def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Sta
     publish(live.settings, live.name)
     rows["cold and bad"] = (LARGE, None)
     assert scores(stack, live, "score", "note") == rows
-
-
-@pytest.mark.full
-def test_views_follow_renamed_and_dropped_columns_or_refuse_with_the_reason(stack: Stack) -> None:
-    """Goal: after `table alter` no view shows a column as it was before.
-
-    Method: a column is renamed and another dropped, beside hot records of before; then a column is read from
-    a header, which SQL can't do, and back; then a filter names a column that is renamed.
-    """
-    live = Scores(stack, "followed", more='format_version = 2\nview_filter = "app_id > 0"')
-    live.set('score = "int"', 'score = "int"\nnote = { type = "string", comment = "of no use" }')
-    assert live.run("table", "alter", live.name, "--yes") == 0
-    table = f"{LAKE}.{live.name}"
-    comments = {row["Column"]: row["Comment"] for row in ask(stack, f"DESCRIBE {table}", user=PUBLISHER)}
-    assert (comments["note"], comments["score"]) == ("of no use", "")
-    live.put("cold", 1)
-    live.ingest()
-    publish(live.settings, live.name)
-    live.put("hot", 2)
-
-    live.set('score = "int"\nnote = { type = "string", comment = "of no use" }', RENAMED)
-    assert live.run("table", "alter", live.name, "--drop", "note", "--yes") == 0
-    for view in ("live", "live_by_key", "cold"):
-        names = [row["Column"] for row in ask(stack, f"DESCRIBE {table}_{view}")]
-        assert names[:4] == ["app_id", "user_id", "key", "points"], view
-        assert not {"score", "note"} & {*names}
-    live.put("late", 3)
-    rows: dict[str, tuple[object, ...]] = {"cold": (1,), "hot": (2,), "late": (3,)}
-    assert scores(stack, live, "points") == rows
-
-    live.set(RENAMED, 'points = { type = "int", header = "points" }')
-    assert live.run("table", "alter", live.name, "--yes") == 0
-    for view in ("live", "live_by_key"):
-        with pytest.raises(TrinoQueryError, match=r"views-unreadable.*column points comes from a header"):
-            ask(stack, f"SELECT * FROM {table}_{view}")
-    assert [row["points"] for row in ask(stack, f"SELECT * FROM {table}_cold")] == [1]
-    live.set('points = { type = "int", header = "points" }', 'points = { type = "int", path = "score" }')
-    assert live.run("table", "alter", live.name, "--yes") == 0
-    assert scores(stack, live, "points") == rows
-
-    live.set('"app_id > 0"', '"points > 0"')
-    publish(live.settings, live.name)
-    live.set('points = { type = "int", path', 'marks = { type = "int", renamed_from = "points", path')
-    assert live.run("table", "alter", live.name, "--yes") == 0
-    for view in ("live", "live_by_key", "cold"):
-        with pytest.raises(TrinoQueryError, match=r"trino-refused.*'points' cannot be resolved"):
-            ask(stack, f"SELECT * FROM {table}_{view}")
-    live.set('"points > 0"', '"marks > 0"')
-    publish(live.settings, live.name)
-    assert scores(stack, live, "marks") == rows
-
-
-RENAMED = 'points = { type = "int", renamed_from = "score" }'
 
 
 def scores(stack: Stack, live: Scores, *columns: str) -> dict[str, tuple[object, ...]]:
