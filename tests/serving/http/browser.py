@@ -26,6 +26,8 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 IS_HERE = CHROMIUM is not None and DRIVER is not None
 SIZES = {"wide": (1280, 720), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
+SCRIPT_SECONDS_MAX = 300
+"""axe takes seconds for a page of a hundred tables, and minutes where the machine is busy."""
 OPEN_ALL = "for (const one of document.querySelectorAll('main details')) one.open = true"
 
 
@@ -38,6 +40,7 @@ def chromium() -> Iterator[Any]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    driver.set_script_timeout(SCRIPT_SECONDS_MAX)
     try:
         yield driver
     finally:
