@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
     from thermocline.serving.access.clients import Client, TableGrant
+
+_PATTERNS: Final = '"events_*" for all whose names begin so, "*" for all others'
 
 app = typer.Typer(help="Say who may ask a server, and for what.", no_args_is_help=True)
 
@@ -53,7 +55,7 @@ def create(  # noqa: PLR0913, PLR0917  (a command has as many options)
     name: ClientName,
     tables: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="TABLE", help='A table that it may read; "*" for all others.'),
+        typer.Option("--table", metavar="TABLE", help=f"A table that it may read; {_PATTERNS}."),
     ] = None,
     verbs: Verbs = None,
     columns: Columns = None,
@@ -103,7 +105,7 @@ def grant(  # noqa: PLR0913, PLR0917  (a command has as many options)
     name: ClientName,
     tables: Annotated[
         list[str],
-        typer.Option("--table", metavar="TABLE", help='A table to change the grant of; "*" for all others.'),
+        typer.Option("--table", metavar="TABLE", help=f"A table to change the grant of; {_PATTERNS}."),
     ],
     verbs: Verbs = None,
     columns: Columns = None,
@@ -187,21 +189,23 @@ def check(
     Exit codes: 0 it may do something; 1 it may do nothing, or the grant doesn't fit the table.
     """
     from thermocline.serving.access.clients import read_clients
-    from thermocline.serving.read.caller import ANY_TABLE
+    from thermocline.serving.read.caller import granted_by
 
     settings = session_of(context).declared_settings()
+    if table_name not in settings.tables:  # it may be a route's
+        settings = session_of(context).settings()
     definition = settings.table(table_name).definition(table_name)
     path = _path(context, file)
     client = read_clients(path).clients.get(name)
     if client is None:
         raise BadParameter(name=name, problem=f"there is no such client in {path}")
-    key = table_name if table_name in client.tables else ANY_TABLE
-    found = client.tables.get(key)
+    key = granted_by(client.tables, table_name)
     why = f'[clients.{name}.tables."{key}"] in {path}'
-    if found is None:
+    if key is None:
         why = f"{path} has no grant of {name} for it: to {name}, it does not exist"
         show({"client": name, "table": table_name, "verbs": [], "why": why}, why, as_json)
         return ExitCode.BAD_ANSWER
+    found = client.tables[key]
     columns, problem = _seen(found, definition)
     document = {
         "client": name,
@@ -238,7 +242,7 @@ def _written(scope: dict[str, str]) -> dict[str, str]:
 def _misfits(context: typer.Context, path: Path, name: str, tables: Sequence[str]) -> dict[str, str]:
     """By table, why a grant gives nothing; nothing where no configuration is here to compare it with."""
     from thermocline.serving.access.clients import read_clients
-    from thermocline.serving.read.caller import ANY_TABLE
+    from thermocline.serving.read.caller import ANY_TABLE, granted_by
 
     try:
         settings = session_of(context).settings()
@@ -248,12 +252,13 @@ def _misfits(context: typer.Context, path: Path, name: str, tables: Sequence[str
     for one in tables:
         if one == ANY_TABLE:
             continue
-        if one not in settings.tables:
+        granted = [table for table in settings.tables if granted_by(client.tables, table) == one]
+        if not granted and not one.endswith(ANY_TABLE):
             problems[one] = f"no such table is configured; configured: {', '.join(settings.tables) or 'none'}"
-            continue
-        _, problem = _seen(client.tables[one], settings.table(one).definition(one))
-        if problem is not None:
-            problems[one] = problem
+        for its in granted:
+            _, problem = _seen(client.tables[one], settings.table(its).definition(its))
+            if problem is not None:
+                problems[its] = problem
     return problems
 
 

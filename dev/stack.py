@@ -142,7 +142,9 @@ class Stack:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         report, trino_gb = options.report, options.trino_gb
-        self.kafka = options.kafka or LocalKafka(self.folder / "kafka", report=report)
+        self.kafka = options.kafka or LocalKafka(
+            self.folder / "kafka", is_small=not options.is_measured, report=report
+        )
         self._is_kafka_ours = options.kafka is None
         self.trino = (
             LocalTrino(self.folder / "trino", memory_gb=trino_gb, report=report) if trino_gb else None

@@ -333,8 +333,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),
     "routes.NAME.topics": "Topics of the route, as in `[tables.NAME]`. All of its tables read them.",
     "routes.NAME.by": (
-        'Where a record has its value, as `where` says it: `{ field = "type" }`, or `event`, `header` or '
-        "`topic`."
+        'Where a record has its value, as `where` says it: `{ field = "type" }`, or `event`, `header`, '
+        "`topic` or `schema`."
     ),
     "routes.NAME.table": (
         "Identifier of the tables, such as `app.events_{}`. `{}` is replaced by a name that is made of the "
@@ -635,7 +635,8 @@ reads them from there. If the file disagrees with the table, ingest refuses to r
 _ROUTES_INTRODUCTION: Final = """\
 A [route](../formats/routes.md#a-table-for-each-value) makes a table for each value that its records have. All
 settings of `[tables.NAME]` but `identifier`, `topics`, `where` and `unless` can stand here, too, and are
-those of each of its tables."""
+those of each of its tables. With `columns = "schema"`, each table has the [columns of its own records'
+schema](../formats/routes.md#a-table-for-each-type-with-its-columns), and `key` may be left out."""
 
 _TYPES_INTRODUCTION: Final = """\
 If a value is missing or null, the column is null. Any other value that does not have the column's type makes

@@ -77,10 +77,9 @@ class Sample:
                 self.bad.setdefault(one.reason, Place(chunk.topic, chunk.partition, chunk.offsets[one.index]))
         if not self.definition.merging.is_keyed or not decoded.good:
             return
-        keys = encode_table(
-            self.definition,
-            key_table(self.definition, decoded, chunk.topic, chunk.partition, chunk.offsets),
-        )
+        partitions = [chunk.partition] * len(chunk.offsets)
+        table = key_table(self.definition, decoded, chunk.topic, partitions, chunk.offsets)
+        keys = encode_table(self.definition, table)
         for index, key in zip(decoded.good, keys.to_pylist(), strict=True):
             spelled = (chunk.keys[index], chunk.topic, chunk.partition)
             self.keys[key].setdefault(spelled, Place(chunk.topic, chunk.partition, chunk.offsets[index]))

@@ -25,6 +25,7 @@ from thermocline.settings.route import table_of_value
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
+    from thermocline.ingest.owner.routing import Routing
     from thermocline.ingest.owner.upkeep import Upkeep
     from thermocline.settings import Settings
 
@@ -187,14 +188,14 @@ class _Running:
         owner.on_commit = self.hooks.on_commit(opening.claim.name)
         owner.observers = observers_of(owner, self.settings)
         if owner.routing is not None:
-            owner.routing.on_made = partial(self._made, opening.claim.name)
+            owner.routing.on_made = partial(self._made, owner.routing)
         self.observers = [*(one for one in self.observers if not one.have_ended), owner.observers]
         return owner
 
-    def _made(self, route: str, values: Sequence[str]) -> None:
+    def _made(self, routing: Routing, values: Sequence[str]) -> None:
         """Take up the tables that a route's directory has from now on."""
-        self.settings = self.settings.with_routed(route, values)
-        self.on_made([table_of_value(route, value) for value in values])
+        self.settings = self.settings.with_routed(routing.name, values, routing.directory.columns)
+        self.on_made([table_of_value(routing.name, value) for value in values])
 
     def _started_engine(self) -> Engine:
         """Started once: where that fails, or where it dies, it fails for all tables."""

@@ -28,6 +28,7 @@ from thermocline.errors import (
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
+from thermocline.ingest.batch.first_schemas import FirstSchemas
 from thermocline.ingest.batch.met_schemas import Met, SchemaMeter
 from thermocline.ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.kafka.facts import OffsetRange, RecordChunk
@@ -41,6 +42,7 @@ from thermocline.rules.fold import OFFSET
 from thermocline.rules.keys import buckets
 from thermocline.rules.partition_time import PartitionTimes, RunningTimes
 from thermocline.rules.routes.directory import Admission
+from thermocline.rules.routes.own_columns import FirstSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -83,7 +85,8 @@ class ReadReport(msgspec.Struct):
     source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
     written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what
     the table's contract is judged by; ``error`` is a pickled error of ours. Of a route's directory,
-    ``new_values`` are those that came, and ``outcomes`` counts what became of records with a value.
+    ``new_values`` are those that came, ``first_schemas`` what the first record of a value names where its
+    table is to have its own columns, and ``outcomes`` counts what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -102,6 +105,7 @@ class ReadReport(msgspec.Struct):
     last_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     greatest_timestamps_ms: dict[str, int] = msgspec.field(default_factory=dict)
     new_values: list[str] = msgspec.field(default_factory=list)
+    first_schemas: dict[str, FirstSchema] = msgspec.field(default_factory=dict)
     outcomes: dict[str, int] = msgspec.field(default_factory=dict)
     met: Met = msgspec.field(default_factory=Met)
 
@@ -187,6 +191,7 @@ class RangesReader:
         self._decoder = decoder_for(task.definition, task.registry)
         if isinstance(self._decoder, DirectoryDecoder):
             self._decoder.admission = task.admission
+        self._first_schemas = FirstSchemas(task.definition, task.registry)
         self._unread = UnreadFields(task.definition, task.registry)
         self._meter = SchemaMeter(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
@@ -196,6 +201,8 @@ class RangesReader:
     def take(self, piece: RecordChunk, report: ReadReport) -> pa.Table:
         """See `SourceReader`."""
         good, bad = _decode(self._task, self._decoder, self._unread, self._meter, piece, report)
+        if isinstance(self._decoder, DirectoryDecoder):
+            self._first_schemas.take(piece, self._decoder.places, report.first_schemas)
         if bad.num_rows:
             self._held_bad.append(bad)
             is_large = _size(self._held_bad) >= self._held_bytes_max

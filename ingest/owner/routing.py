@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import ThermoclineError, first_line
+from thermocline.errors import RegistryUnreachable, ThermoclineError, first_line
 from thermocline.iceberg.catalog import ROUTED_PROPERTY
 from thermocline.iceberg.routed_tables import directory_in
 from thermocline.ingest.commit.change import TableChange
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
     from thermocline.ingest.batch.read_task import ReadTask
     from thermocline.ingest.owner.owner import Owner
+    from thermocline.ingest.table.routed import Made
+    from thermocline.rules.routes.own_columns import FirstSchema
     from thermocline.settings import Settings
     from thermocline.settings.route import RouteSettings
 
@@ -78,13 +80,18 @@ class Routing:
     def to_commit(self, owner: Owner, result: BatchResult) -> dict[str, str]:
         """Makes the tables of the values that came; gives the property that has them, for their batch."""
         self._outcomes = _outcomes(result)
-        came = {*_came(result), *self.chosen}
-        self.chosen, self._next = (), None
-        if not came:
-            return {}
+        came, firsts = {*_came(result), *self.chosen}, _firsts(result)
+        self._next = None
         at = Beginning(owner.position.seam, owner.position.partition_times, owner.position.drained_ms)
-        self._next = self._made(owner, self.directory, ((value, at) for value in sorted(came)))
-        return {ROUTED_PROPERTY: self._next.to_json()}
+        wanted = [_Wanted(value, at, firsts.get(value)) for value in sorted(came)]
+        for value, failed in self.directory.failed.items():
+            is_named = failed.first is None and value in firsts
+            if is_named and not is_denied(value, self.route.denied):
+                wanted.append(_Wanted(value, failed.since, firsts[value]))
+        if wanted:
+            self._next = self._made(owner, self.directory, wanted)
+        self.chosen = ()
+        return {} if self._next is None else {ROUTED_PROPERTY: self._next.to_json()}
 
     def landed(self) -> None:
         """The batch landed, and with it the directory."""
@@ -100,11 +107,16 @@ class Routing:
             return
         self.retry_at = now + RETRY_SECONDS
         waiting = [
-            (value, failed.since)
+            _Wanted(value, failed.since, failed.first)
             for value, failed in self.directory.failed.items()
             if not is_denied(value, self.route.denied)
         ]
-        tried = self._made(owner, self.directory, waiting)
+        try:
+            tried = self._made(owner, self.directory, waiting)
+        except RegistryUnreachable as error:  # what is made already is taken as it is the next time
+            extra = fields(route=self.name, code=error.code, detail=str(error))
+            _logger.warning("tables of waiting values can't be made now; will try again", extra=extra)
+            return
         if tried == self.directory:
             return
         self._next = tried
@@ -126,15 +138,22 @@ class Routing:
         if new:
             self.on_made(new)
 
-    def _made(self, owner: Owner, known: Directory, values: Iterable[tuple[str, Beginning]]) -> Directory:
-        for value, since in values:
+    def _made(self, owner: Owner, known: Directory, wanted: Iterable[_Wanted]) -> Directory:
+        for one in wanted:
             owner.lease.check()
-            reason = self._make(owner, known, value, since)
-            known = known.without_table(value, reason, since) if reason else known.with_table(value)
+            made = self._make(owner, known, one)
+            if isinstance(made, str):
+                known = known.without_table(one.value, made, one.since, one.first)
+            else:
+                known = known.with_table(one.value, made.own)
         return known
 
-    def _make(self, owner: Owner, known: Directory, value: str, since: Beginning) -> str:
-        """Makes a value's table; why it can't be made, if it can't."""
+    def _make(self, owner: Owner, known: Directory, wanted: _Wanted) -> Made | str:
+        """Makes a value's table; why it can't be made, if it can't.
+
+        Raises `RegistryUnreachable`, which says nothing about the value.
+        """
+        value, since = wanted.value, wanted.since
         # Topics that left since then are no part of a table any more.
         left = set(since.seam.topics) - set(owner.definition.topics)
         start = replace(
@@ -146,7 +165,9 @@ class Routing:
         )
         extra = fields(route=self.name, value=value)
         try:
-            table = self.maker.make(value, owner.definition, start)
+            made = self.maker.make(value, owner.definition, start, wanted.first)
+        except RegistryUnreachable:
+            raise  # safety: schema-registry-waits
         except ThermoclineError as error:
             if known.failed.get(value) is None or known.failed[value].reason != error.what:
                 said = {**extra, **fields(code=error.code, detail=error.what, next=error.next)}
@@ -155,8 +176,8 @@ class Routing:
         except Exception as bug:
             _logger.exception("the table of a value can't be made; its records wait", extra=extra)
             return f"{type(bug).__name__}: {first_line(bug)}"
-        _logger.info("the table of a value is made", extra={**extra, **fields(table=table)})
-        return ""
+        _logger.info("the table of a value is made", extra={**extra, **fields(table=made.table)})
+        return made
 
     def _say_full(self) -> None:
         beyond = self._outcomes["beyond"]
@@ -176,6 +197,24 @@ def routing_of(settings: Settings, name: str, table: Table, jvm: object) -> Rout
     routing = Routing(name, settings.routes[name], maker, Directory())
     routing.reload(table)
     return routing
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A value that is to get its table, from where on, and what its first record names."""
+
+    value: str
+    since: Beginning
+    first: FirstSchema | None = None
+
+
+def _firsts(result: BatchResult) -> dict[str, FirstSchema]:
+    """By value, what the first record of all tasks names."""
+    found: dict[str, FirstSchema] = {}
+    for report in result.reports:
+        for value, first in report.first_schemas.items():
+            found[value] = min(first, found.get(value, first))
+    return found
 
 
 def _came(result: BatchResult) -> set[str]:

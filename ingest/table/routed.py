@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import TableTaken
+from thermocline.errors import SchemaUnusable, TableTaken
 from thermocline.iceberg.catalog import (
     catalog_errors,
     definition_of,
@@ -15,6 +17,11 @@ from thermocline.iceberg.catalog import (
 from thermocline.ingest.commit.java import JavaCatalog
 from thermocline.ingest.quarantine import create_quarantine
 from thermocline.ingest.table.create import check_new_names, create_java_table
+from thermocline.process.logs import fields
+from thermocline.rules.contract.modes import Contract
+from thermocline.rules.recognise import Unrecognised
+from thermocline.rules.routes.by_schema import ByFirst, by_first
+from thermocline.rules.routes.own_columns import OwnColumns
 from thermocline.rules.seam import Seam
 from thermocline.settings.route import table_of_value
 
@@ -24,12 +31,24 @@ if TYPE_CHECKING:
 
     from thermocline.ingest.commit.change import TableChange
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.routes.own_columns import FirstSchema
     from thermocline.settings import Settings
+    from thermocline.settings.route import RouteSettings
 
-__all__ = ["ROUTED_FROM_PROPERTY", "TableMaker"]
+__all__ = ["ROUTED_FROM_PROPERTY", "Made", "TableMaker"]
 
 ROUTED_FROM_PROPERTY: Final = "thermocline.routed-from"
 """Of a table that a route made: JSON with the value, and the seam that it began with."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A value's table: its name, and its columns where it has its own."""
+
+    table: str
+    own: OwnColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +60,64 @@ class TableMaker:
     catalog: Catalog
     jvm: Any
 
-    def make(self, value: str, topics: LiveTable, start: TableChange) -> str:
-        """Make the value's table, which begins where ``start`` says; its name.
+    def make(
+        self, value: str, directory: LiveTable, start: TableChange, first: FirstSchema | None = None
+    ) -> Made:
+        """Make the value's table, which begins where ``start`` says.
 
-        ``topics`` has the topics that the route reads by now. A table that was made for the value before,
-        from there or from before it, is taken as it is.
+        ``directory`` has the topics that the route reads by now; ``first`` is for tables with columns of
+        their own. A table that was made for the value before, from there or from before it, is taken as it
+        is.
 
         Raises:
             TableTaken: the name is that of another table.
+            SchemaUnusable: the first record's schemas are not those of a table, or there are none.
+            RegistryUnreachable: they can't be asked for now.
             ConfigInvalid: the route's options make no definition.
             ThermoclineError: the catalog or the store does not take it.
         """
-        name = table_of_value(self.route, value)
-        definition = self.settings.routes[self.route].table_settings(value).definition(name)
-        definition = replace(definition, topics=topics.topics)
-        check_new_names(definition)
-        self._refuse_declared(name, definition.identifier)
-        there = find_table(self.catalog, definition.identifier)
+        name, route = table_of_value(self.route, value), self.settings.routes[self.route]
+        identifier = route.table_settings(value).identifier
+
+        def wanted(own: OwnColumns | None) -> LiveTable:
+            definition = route.table_settings(value, own).definition(name)
+            return replace(definition, topics=directory.topics)
+
+        self._refuse_declared(name, identifier)
+        there = find_table(self.catalog, identifier)
         if there is not None:
-            _check_ours(there, name, definition, value, start.seam)
-            return name
+            detail = _why_not_ours(there, name, value, start.seam, wanted)
+            if detail:
+                raise TableTaken(table=name, identifier=identifier, detail=detail)
+            return Made(name, _own_of(definition_of(there, name)))
+        found = self._by_first(route, name, directory, first) if route.is_by_schema else None
+        definition = wanted(None if found is None else found.own)
+        _check_routed_alike(directory, definition, name)
+        check_new_names(definition)
         with catalog_errors(self.catalog, name):
             self.catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
             create_quarantine(self.catalog, definition.identifier)
         properties = {ROUTED_FROM_PROPERTY: json.dumps({"value": value, "seam": start.seam.to_dict()})}
         change = replace(start, definition=definition, properties=properties)
-        create_java_table(JavaCatalog(self.jvm, self.settings.catalog), definition, change)
-        return name
+        docs = None if found is None else found.docs
+        create_java_table(JavaCatalog(self.jvm, self.settings.catalog), definition, change, docs)
+        if found is not None:
+            extra = fields(table=name, first_record=str(first), left_out="; ".join(found.left_out))
+            _logger.info("a table has the columns of its first record's schema", extra=extra)
+        return Made(name, None if found is None else found.own)
+
+    def _by_first(
+        self, route: RouteSettings, name: str, directory: LiveTable, first: FirstSchema | None
+    ) -> ByFirst:
+        registry = self.settings.registry.client()
+        if first is None or registry is None:
+            detail = "none of its records names a schema that the registry knows"
+            raise SchemaUnusable(table=name, detail=detail, remedy="write records that do")
+        try:
+            return by_first(directory, route.key, Contract.parse(route.contract), first, registry)
+        except Unrecognised as error:
+            detail = f"{error} (its first record is {first})"
+            raise SchemaUnusable(table=name, detail=detail, remedy=error.remedy) from error
 
     def _refuse_declared(self, name: str, identifier: str) -> None:
         for declared, table in self.settings.tables.items():
@@ -75,14 +125,26 @@ class TableMaker:
                 raise TableTaken(table=name, identifier=identifier, detail=f"it is that of {declared}")
 
 
-def _check_ours(there: Table, name: str, definition: LiveTable, value: str, seam: Seam) -> None:
-    """Raises `TableTaken` where a table isn't the one that would be made, or began too late for it."""
-    detail = _why_not_ours(there, name, definition, value, seam)
-    if detail:
-        raise TableTaken(table=name, identifier=definition.identifier, detail=detail)
+def _check_routed_alike(directory: LiveTable, definition: LiveTable, name: str) -> None:
+    """Raises `SchemaUnusable` where the directory reads a record's value elsewhere than its table does."""
+    in_key = definition.fields_in_key - directory.fields_in_key
+    for source in definition.route.sources:
+        if source.field in in_key:  # safety: schema-routed-alike
+            detail = f"the key of its records has the {source}, by which the route tells values"
+            raise SchemaUnusable(table=name, detail=detail, remedy="name the key's columns in the route: key")
 
 
-def _why_not_ours(there: Table, name: str, definition: LiveTable, value: str, seam: Seam) -> str:
+def _own_of(stored: LiveTable) -> OwnColumns | None:
+    return OwnColumns.of(stored) if stored.columns_by_schema else None
+
+
+def _why_not_ours(
+    there: Table, name: str, value: str, seam: Seam, wanted: Callable[[OwnColumns | None], LiveTable]
+) -> str:
+    """Why a table isn't the one that would be made, or was made before; empty where it is.
+
+    Its own columns are as they are: another first record may have said them.
+    """
     try:
         made = json.loads(there.properties.get(ROUTED_FROM_PROPERTY, ""))
         made_for, began = made["value"], Seam.from_dict(made["seam"])
@@ -90,7 +152,8 @@ def _why_not_ours(there: Table, name: str, definition: LiveTable, value: str, se
         return "it was not made by a route"
     if made_for != value:
         return f'it is the table of the value "{made_for}"'
-    differences = definition_of(there, name).differences(definition)
+    stored = definition_of(there, name)
+    differences = stored.differences(wanted(_own_of(stored)))
     if differences:
         return f"it has another definition: {'; '.join(differences)}"
     if not seam.at_least(began):  # safety: routed-began-in-time

@@ -6,6 +6,7 @@ reads it again when it changes: see `ClientsFile`.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -16,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from thermocline.errors import ConfigInvalid
 from thermocline.serving.access.issuer import Issuer, check_issuers
-from thermocline.serving.read.caller import WHOLE, Action, Grant, Part
+from thermocline.serving.read.caller import ANY_TABLE, WHOLE, Action, Grant, Part
 from thermocline.settings.limits import Limits
 from thermocline.settings.section import Section
 
@@ -29,6 +30,8 @@ CLAIM: Final = "claim:"
 KEYS_MAX: Final = 2
 """That count at a time: one, and the one that takes its place."""
 
+_PATTERN: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,63})?\*")
+"""Of tables: the beginning of their names, and what stands for the rest."""
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}$")]
 _ScopeValue = Annotated[str, Field(max_length=1_000)]
 
@@ -103,6 +106,14 @@ class Client(Section):
     claims: dict[str, str] = Field(default_factory=dict)
     tables: dict[str, TableGrant] = Field(default_factory=dict)
     limits: Limits | None = None
+
+    @field_validator("tables")
+    @classmethod
+    def _check_patterns(cls, tables: dict[str, TableGrant]) -> dict[str, TableGrant]:
+        for name in tables:
+            if ANY_TABLE in name and not _PATTERN.fullmatch(name):  # safety: grant-pattern-plain
+                raise ValueError(f'"{name}" is no pattern: it is the beginning of names, followed by *')
+        return tables
 
     @model_validator(mode="after")
     def _check_claims(self) -> Self:

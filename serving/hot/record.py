@@ -26,7 +26,7 @@ from thermocline.rules.keys import buckets, encode_table
 from thermocline.rules.partition_time import NO_TIME
 
 if TYPE_CHECKING:
-    from thermocline.kafka.facts import RecordChunk
+    from thermocline.kafka.facts import TopicRecords
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam
 
@@ -90,29 +90,29 @@ class OrderedRecord(NamedTuple):
 def stored_records(
     definition: LiveTable,
     number: int,
-    chunk: RecordChunk,
+    records: TopicRecords,
     decoded: Decoded,
     partition_times_ms: Sequence[int],
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of each good record of a chunk, in its order; a row may come several times.
+    """The stored key and value of each good record of a topic, in order; a row may come several times.
 
-    ``number`` is what the chunk's topic has in the tier. The partition times are those at all records.
+    ``number`` is what the topic has in the tier. The partition times are those at all records.
     """
-    table = key_table(definition, decoded, chunk.topic, chunk.partition, chunk.offsets)
+    partitions, offsets, timestamps_ms = records.partitions, records.offsets, records.timestamps_ms
+    table = key_table(definition, decoded, records.topic, partitions, offsets)
     numbers = buckets(definition, table.column(definition.bucket_column.name)).tolist()
     keys = encode_table(definition, table).to_pylist()
     payloads = pack_rows(definition, decoded)
-    place = PLACE.pack(number, chunk.partition)
-    offsets, timestamps_ms = chunk.offsets, chunk.timestamps_ms
+    places = {partition: PLACE.pack(number, partition) for partition in {*partitions}}
     pack_bucket, pack_header = BUCKET.pack, HEADER.pack
     flags = [0] * len(payloads)
     if definition.merging.is_ordered:
-        _set_ordered(definition, chunk, decoded, partition_times_ms, payloads)
+        _set_ordered(definition, records, decoded, partition_times_ms, payloads)
         flags = [IS_ORDERED] * len(payloads)
     if decoded.absent is not None:
-        _set_partial(definition, chunk, decoded, payloads, flags)
+        _set_partial(definition, records, decoded, payloads, flags)
     for bucket, key, index, payload, flag in zip(numbers, keys, decoded.good, payloads, flags, strict=True):
-        times = timestamps_ms[index], partition_times_ms[index]
+        times, place = (timestamps_ms[index], partition_times_ms[index]), places[partitions[index]]
         if len(key) <= KEY_BYTES_MAX:
             header = pack_header(offsets[index], *times, flag)
             yield pack_bucket(bucket) + key + place, header + payload
@@ -128,21 +128,21 @@ def packed_offsets(offsets: Sequence[int]) -> bytes:
 
 
 def _set_partial(
-    definition: LiveTable, chunk: RecordChunk, decoded: Decoded, payloads: list[bytes], flags: list[int]
+    definition: LiveTable, records: TopicRecords, decoded: Decoded, payloads: list[bytes], flags: list[int]
 ) -> None:
     """Notes, of the records that leave columns as they are, which ones they set."""
     assert decoded.absent is not None
     names = [column.name for column in definition.value_columns]
     for row, (index, absent) in enumerate(zip(decoded.good, decoded.absent, strict=True)):
         if absent:
-            offset = chunk.offsets[index]
+            offset = records.offsets[index]
             payloads[row] = packed_offsets([NEVER if n in absent else offset for n in names]) + payloads[row]
             flags[row] = IS_PARTIAL
 
 
 def _set_ordered(
     definition: LiveTable,
-    chunk: RecordChunk,
+    records: TopicRecords,
     decoded: Decoded,
     partition_times_ms: Sequence[int],
     payloads: list[bytes],
@@ -150,8 +150,8 @@ def _set_ordered(
     """Puts where each record stands in the order before its payload."""
     ordered = zip(decoded.good, sequences(definition, decoded), payloads, strict=True)
     for row, (index, sequence, payload) in enumerate(ordered):
-        times = chunk.timestamps_ms[index], partition_times_ms[index]
-        payloads[row] = _encode([OrderedRecord(sequence, chunk.offsets[index], *times, payload)])
+        times = records.timestamps_ms[index], partition_times_ms[index]
+        payloads[row] = _encode([OrderedRecord(sequence, records.offsets[index], *times, payload)])
 
 
 def payload_start(value: bytes) -> int:

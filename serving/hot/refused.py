@@ -23,7 +23,7 @@ from thermocline.serving.hot.record import BUCKET, META_KEY, PLACE
 if TYPE_CHECKING:
     import lmdb
 
-    from thermocline.kafka.facts import RecordChunk
+    from thermocline.kafka.facts import TopicRecords
     from thermocline.rules.decode import Decoded
     from thermocline.rules.definition import LiveTable
     from thermocline.rules.seam import Seam
@@ -128,35 +128,36 @@ class KeptInOne:
     unlisted: dict[tuple[str, int], Unlisted] = field(default_factory=dict)
 
     def stored(
-        self, definition: LiveTable, number: int, chunk: RecordChunk, decoded: Decoded
+        self, definition: LiveTable, number: int, records: TopicRecords, decoded: Decoded
     ) -> Iterator[tuple[bytes, bytes]]:
-        """What is to be stored of a chunk, whose topic has this number."""
+        """What is to be stored of the records of a topic, which has this number."""
         room = KEPT_MAX - self.count
-        yield from stored_refused(definition, number, chunk, decoded, room)
+        yield from stored_refused(definition, number, records, decoded, room)
         self.count += min(room, len(decoded.bad))
-        if beyond := decoded.bad[room:]:
-            place = (chunk.topic, chunk.partition)
-            first, last = (chunk.offsets[bad.index] for bad in (beyond[0], beyond[-1]))
+        beyond = set[tuple[str, int]]()
+        for bad in decoded.bad[room:]:
+            place, offset = (records.topic, records.partitions[bad.index]), records.offsets[bad.index]
             known = self.unlisted.get(place)
-            first = first if known is None else known.offset_first
-            self.unlisted[place] = Unlisted(*place, first, last)
+            self.unlisted[place] = Unlisted(*place, known.offset_first if known else offset, offset)
+            beyond.add(place)
+        for place in beyond:
             yield stored_unlisted(number, self.unlisted[place])  # safety: refused-unlisted
 
 
 def stored_refused(
-    definition: LiveTable, number: int, chunk: RecordChunk, decoded: Decoded, room: int
+    definition: LiveTable, number: int, records: TopicRecords, decoded: Decoded, room: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The stored key and value of the first ``room`` refused records of a chunk, by its topic's number."""
-    start = REFUSED + PLACE.pack(number, chunk.partition)
+    """The stored key and value of the first ``room`` refused records of a topic, by its number."""
     for bad in decoded.bad[:room]:
         key = b"" if bad.key is None else encode_one(definition, bad.key)
         stored = _Stored(
             bad.stage.value,
             bad.reason[:REASON_CHARACTERS_MAX],
             key[:KEY_BYTES_MAX],
-            chunk.timestamps_ms[bad.index],
+            records.timestamps_ms[bad.index],
         )
-        yield start + _counted_down(chunk.offsets[bad.index]), _encode(stored)
+        start = REFUSED + PLACE.pack(number, records.partitions[bad.index])
+        yield start + _counted_down(records.offsets[bad.index]), _encode(stored)
 
 
 def stored_unlisted(number: int, unlisted: Unlisted) -> tuple[bytes, bytes]:

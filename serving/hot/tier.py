@@ -65,7 +65,7 @@ from thermocline.serving.hot.topics import numbered
 from thermocline.serving.store.fed_by import fed_by
 
 if TYPE_CHECKING:
-    from thermocline.kafka.facts import RecordChunk
+    from thermocline.kafka.facts import RecordChunk, TopicRecords
     from thermocline.process.clock import Clock
     from thermocline.rules.decode import Decoded
     from thermocline.rules.definition import LiveTable
@@ -92,7 +92,7 @@ UPKEEP_SECONDS: Final = 1.0
 # Writing to the map of a file that the disk has no room for kills the process, so this much stays free.
 DISK_FREE_BYTES_MIN: Final = 2 * GENERATION_BYTES_MAX
 
-Batch = Sequence[tuple["RecordChunk", "Decoded"]]
+Batch = Sequence[tuple["TopicRecords", "Decoded"]]
 DISK_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own
 
 ReachedEndAt = Mapping[tuple[str, int], float]
@@ -243,15 +243,19 @@ class HotTier:
         """
         records: dict[bytes, bytes] = {}
         running = RunningTimes(partition_times_of(self._meta.covered))
-        for chunk, decoded in batch:
-            self._check_order(chunk, positions)
-            partition_times_ms = running.take((chunk.topic, chunk.partition), chunk.timestamps_ms).tolist()
-            number = self._manifest.topics.index(chunk.topic)
+        for read, decoded in batch:
+            partition_times_ms: list[int] = []
+            for chunk in read.chunks:
+                self._check_order(chunk, positions)
+                partition_times_ms += running.take(
+                    (chunk.topic, chunk.partition), chunk.timestamps_ms
+                ).tolist()
+            number = self._manifest.topics.index(read.topic)
             if decoded.good:
-                stored = stored_records(self._definition, number, chunk, decoded, partition_times_ms)
+                stored = stored_records(self._definition, number, read, decoded, partition_times_ms)
                 self._take(stored, records)
             if decoded.bad:
-                refused = self._refused.stored(self._definition, number, chunk, decoded)
+                refused = self._refused.stored(self._definition, number, read, decoded)
                 records.update(refused)  # safety: refused-kept
         covered = tuple(
             replace(

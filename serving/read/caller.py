@@ -6,7 +6,7 @@ A caller is told at the connection, and travels from there to every read: what m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from thermocline.errors import NotPermitted
 if TYPE_CHECKING:
     from thermocline.settings.limits import Limits
 
-__all__ = ["ANY_TABLE", "EVERYONE", "WHOLE", "Action", "Caller", "Credentials", "Grant", "Part"]
+__all__ = ["ANY_TABLE", "EVERYONE", "WHOLE", "Action", "Caller", "Credentials", "Grant", "Part", "granted_by"]
 
 
 class Action(StrEnum):
@@ -37,7 +37,7 @@ class Action(StrEnum):
 
 
 ANY_TABLE: Final = "*"
-"""In grants, for tables that have none of their own."""
+"""In grants, for tables that have none of their own; behind the beginning of names, for these alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,22 @@ _EVERYTHING: Final = Grant(frozenset(Action))
 _NOTHING: Final = Grant(frozenset())
 
 
+def granted_by(names: Collection[str], table: str) -> str | None:
+    """The name under which somebody is granted a table: its own, or else the longest pattern of names.
+
+    A pattern is the beginning of names, followed by ``*``; `ANY_TABLE` is the shortest. None: it is not.
+    """
+    if table in names:
+        return table
+    patterns = (
+        one for one in names if one.endswith(ANY_TABLE) and table.startswith(one.removesuffix(ANY_TABLE))
+    )
+    return max(patterns, key=len, default=None)  # safety: grant-longest-pattern
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal. ``grants`` are by table, maybe with one for `ANY_TABLE`; None: everything on all tables.
+    """A principal. ``grants`` are by table or pattern (`granted_by`); None: everything on all tables.
 
     ``key`` says by which of their credentials they were let in; None: by none. ``limits`` say how much they
     may ask for, where they have some of their own.
@@ -97,7 +110,8 @@ class Caller:
         """What they may do with a table, and with which part of it."""
         if self.grants is None:
             return _EVERYTHING
-        return self.grants.get(table) or self.grants.get(ANY_TABLE) or _NOTHING
+        by = granted_by(self.grants, table)
+        return _NOTHING if by is None else self.grants[by]
 
     def may(self, action: Action, table: str) -> bool:
         """Whether they may do that with a table."""

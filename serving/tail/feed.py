@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import HotBytesExceeded, NotReady
-from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, TopicRecords
 from thermocline.kafka.log import read_ranges
 from thermocline.process.clock import SystemClock
 from thermocline.rules.decode import AskedSchemas, decoder_for
@@ -15,6 +15,7 @@ from thermocline.rules.seam import Seam
 from thermocline.serving.hot.tier import DISK_FREE_BYTES_MIN
 
 if TYPE_CHECKING:
+    from thermocline.kafka.facts import RecordChunk
     from thermocline.rules.decode import Decoded
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
@@ -56,17 +57,18 @@ class Feed:
         reached_end_at: Mapping[tuple[str, int], float],
     ) -> None:
         """Appends the good records of the chunks and the positions behind them, all at once."""
-        decoded = [self._decode(chunk) for chunk in chunks]
-        self.tier.append(list(zip(chunks, decoded, strict=True)), positions, reached_end_at)
-        self.records += sum(len(chunk.offsets) for chunk in chunks)
+        read = TopicRecords.of_each(chunks)
+        decoded = [self._decode(records) for records in read]
+        self.tier.append(list(zip(read, decoded, strict=True)), positions, reached_end_at)
+        self.records += sum(len(records.offsets) for records in read)
         self.filtered += sum(len(part.filtered) for part in decoded)
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
 
-    def _decode(self, chunk: RecordChunk) -> Decoded:
-        decoded = self._decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
+    def _decode(self, records: TopicRecords) -> Decoded:
+        decoded = self._decoder.decode(records.keys, records.values, records.headers_of, records.topic)
         lacks_schema = self._asked is not None and self._asked.lacked_any()
         if self._unreadable is not None and decoded.bad:
-            self._unreadable.note(chunk, decoded.bad, lacks_schema)
+            self._unreadable.note(records, decoded.bad, lacks_schema)
         return decoded
 
 

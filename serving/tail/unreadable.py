@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from thermocline.rules.bad_digest import digest_of, merged
 
 if TYPE_CHECKING:
-    from thermocline.kafka.facts import RecordChunk
+    from thermocline.kafka.facts import TopicRecords
     from thermocline.rules.decode import Bad
     from thermocline.rules.seam import Seam
 
@@ -32,22 +32,28 @@ class Unreadable:
     first: str = ""
     without_schema: str = ""
 
-    def note(self, chunk: RecordChunk, bad: Sequence[Bad], lacks_schema: bool) -> None:
-        """Takes up the bad records of a chunk; ``lacks_schema``: of some of its records."""
-        committed = _before(self.seam, chunk, bad)
-        offsets = (chunk.offsets[one.index] for one in committed)
-        self.digest = merged(self.digest, digest_of(chunk.topic, chunk.partition, offsets))
+    def note(self, records: TopicRecords, bad: Sequence[Bad], lacks_schema: bool) -> None:
+        """Takes up the bad ones among records of a topic; ``lacks_schema``: of some of them."""
+        committed = _before(self.seam, records, bad)
+        places = (_place_in(records, one) for one in committed)
+        digests = (digest_of(records.topic, partition, [offset]) for partition, offset in places)
+        self.digest = merged(self.digest, *digests)
         if committed and not self.first:
-            self.first = _worded(chunk, committed[0])
-        answered = _before(self.answer_end, chunk, bad)
+            self.first = _worded(records, committed[0])
+        answered = _before(self.answer_end, records, bad)
         if lacks_schema and answered and not self.without_schema:
-            self.without_schema = _worded(chunk, answered[0])
+            self.without_schema = _worded(records, answered[0])
 
 
-def _before(end: Seam, chunk: RecordChunk, bad: Sequence[Bad]) -> list[Bad]:
-    until = end.get((chunk.topic, chunk.partition))
-    return [one for one in bad if chunk.offsets[one.index] < until]
+def _before(end: Seam, records: TopicRecords, bad: Sequence[Bad]) -> list[Bad]:
+    places = ((one, *_place_in(records, one)) for one in bad)
+    return [one for one, partition, offset in places if offset < end.get((records.topic, partition))]
 
 
-def _worded(chunk: RecordChunk, bad: Bad) -> str:
-    return f"{chunk.topic}/{chunk.partition}@{chunk.offsets[bad.index]} can't be read now ({bad.reason})"
+def _worded(records: TopicRecords, bad: Bad) -> str:
+    partition, offset = _place_in(records, bad)
+    return f"{records.topic}/{partition}@{offset} can't be read now ({bad.reason})"
+
+
+def _place_in(records: TopicRecords, bad: Bad) -> tuple[int, int]:
+    return records.partitions[bad.index], records.offsets[bad.index]

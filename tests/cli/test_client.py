@@ -150,6 +150,18 @@ def test_a_table_that_is_not_configured_is_named_when_it_is_granted(client: Comm
     assert made["problems"] == {"profile": "no such table is configured; configured: profiles"}
 
 
+def test_a_pattern_is_granted_whether_or_not_tables_fit_it_yet(client: Commands) -> None:
+    made = client("create", "billing", "--table", "prof*", "--table", "events_*", "--column", "phone")
+    assert list(made["problems"]) == ["profiles"]
+    assert client("check", "billing", "profiles", code=ExitCode.BAD_ANSWER)["problem"]
+    client("grant", "billing", "--table", "prof*", "--all-columns")
+    found = client("check", "billing", "profiles")
+    assert found["why"].startswith('[clients.billing.tables."prof*"] in ')
+    assert found["verbs"] == ["lookup", "extract"]
+    refused = client("create", "other", "--table", "*files", code=ExitCode.USAGE)
+    assert "is no pattern" in json.dumps(refused)
+
+
 def test_a_verb_that_is_added_gives_no_rows_or_columns_besides(client: Commands) -> None:
     scoped = ("--table", "profiles", "--scope", "app_id=7", "--column", "plan")
     client("create", "billing", *scoped)

@@ -32,7 +32,7 @@ from thermocline.iceberg.catalog import SnapshotState
 from thermocline.iceberg.data_file import WrittenFile, write_data_file
 from thermocline.iceberg.deletes import write_deletes
 from thermocline.iceberg.files import DataFile
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.decode import decoder_for, json_row, records_table
 from thermocline.rules.definition import KEY, PROVENANCE, TOMBSTONE, DeleteRule, LiveTable
@@ -125,10 +125,12 @@ class World:
 
     def tail(self) -> None:
         """The hot tier takes in all that was produced."""
-        batch = []
-        for partition, log in enumerate(self.logs):
-            chunk = self.chunk(partition, self.tailed[(TOPIC, partition)], len(log))
-            batch.append((chunk, self.decoder.decode(chunk.keys, chunk.values)))
+        tailed = enumerate(self.logs)
+        chunks = [
+            self.chunk(partition, self.tailed[(TOPIC, partition)], len(log)) for partition, log in tailed
+        ]
+        read = TopicRecords.of_each(chunks)
+        batch = [(one, self.decoder.decode(one.keys, one.values)) for one in read]
         now = self.clock.monotonic()
         with self.lock:
             self.tier.append(batch, self.end, {(TOPIC, partition): now for partition in range(PARTITIONS)})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.keys import bucket_of, decode_one, encode_one
@@ -79,7 +79,7 @@ class FakeLog:
     def feed(self, tier: HotTier, until: dict[Place, int] | None = None, reached_at: float = 0.0) -> None:
         """Appends all from the tier's end on, in one batch."""
         ends = until or self.ends
-        batch = []
+        chunks = []
         for place, records in self.partitions.items():
             chunk = RecordChunk(*place, [], [], [], [])
             for record in records:
@@ -89,7 +89,9 @@ class FakeLog:
                     chunk.offsets.append(record.offset)
                     chunk.timestamps_ms.append(record.timestamp_ms)
             if chunk.offsets:
-                batch.append((chunk, decoder_for(DEFINITION).decode(chunk.keys, chunk.values)))
+                chunks.append(chunk)
+        read = TopicRecords.of_each(chunks)
+        batch = [(one, decoder_for(DEFINITION).decode(one.keys, one.values)) for one in read]
         tier.append(batch, Seam(ends), dict.fromkeys(ends, reached_at))
 
     def winners(self, seam: Seam, end: Seam) -> dict[Key, Record]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +16,7 @@ from unittest.mock import patch
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
 from tests.simulation.records import DEFINITION, PARTIAL, definition_json
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Decoded, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf
@@ -96,7 +96,7 @@ class _RememberingDecoder:
         """Like a decoder, but only for ``_stored_records``."""
         assert topic
         records = [self._record(key, value) for key, value in zip(keys, values, strict=True)]
-        bad = [one.bad[0] for one, stored in records if stored is None]
+        bad = [replace(one.bad[0], index=at) for at, (one, stored) in enumerate(records) if stored is None]
         stored = [(place, stored) for place, (_, stored) in enumerate(records) if stored is not None]
         return _Decoded(stored, bad)
 
@@ -104,8 +104,8 @@ class _RememberingDecoder:
         known = self._known.get((key, value))
         if known is None:
             decoded = self._decoder.decode([key], [value])
-            chunk = RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0])
-            stored = next(stored_records(self._definition, 0, chunk, decoded, [0])) if decoded.good else None
+            one = TopicRecords.of(RecordChunk(DEFINITION.topics[0], 0, [key], [value], [0], [0]))
+            stored = next(stored_records(self._definition, 0, one, decoded, [0])) if decoded.good else None
             known = self._known[key, value] = (decoded, stored)
         return known
 
@@ -120,14 +120,14 @@ class _Decoded:
 def _stored_records(
     definition: LiveTable,
     number: int,
-    chunk: RecordChunk,
+    records: TopicRecords,
     decoded: _Decoded,
     partition_times_ms: Sequence[int],
 ) -> Iterator[tuple[bytes, bytes]]:
-    place = PLACE.pack(number, chunk.partition)
     for index, (key, value) in decoded.good:
-        times = chunk.timestamps_ms[index], partition_times_ms[index]
-        header = HEADER.pack(chunk.offsets[index], *times, value[FLAGS_START])
+        times = records.timestamps_ms[index], partition_times_ms[index]
+        header = HEADER.pack(records.offsets[index], *times, value[FLAGS_START])
+        place = PLACE.pack(number, records.partitions[index])
         yield key[:PLACE_START] + place, header + value[HEADER.size :]
 
 

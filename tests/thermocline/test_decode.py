@@ -300,7 +300,7 @@ def test_ingest_and_the_hot_tier_identify_a_row_by_the_same_bytes(definition: Li
     values = [b'{"user_id":"a"}', b"[", b'{"user_id":"b"}']
     decoded = decoder_for(definition).decode([GOOD_KEY] * 3, values)
     table = records_table(definition, decoded, "events", 3, [7, 8, 11], [0, 0, 0])
-    identified = key_table(definition, decoded, "events", 3, [7, 8, 11])
+    identified = key_table(definition, decoded, "events", [3, 3, 3], [7, 8, 11])
     assert identified.column_names == list(definition.identity)
     assert table.column("_key").to_pylist() == keys.encode_table(definition, identified).to_pylist()
     if not definition.has_key:

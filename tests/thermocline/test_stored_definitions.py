@@ -233,6 +233,15 @@ STORED: list[tuple[dict[str, Any], str]] = [
         '{"binary_encoding":"base64-url-safe","buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"binary"}],"entity":["id"],"envelope":"debezium","format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"unavailable_value_placeholder":"\\u00e4hm","version":1}',
     ),
     (
+        {
+            "columns_by_schema": True,
+            "format": "avro",
+            "key_format": "json",
+            "where": {"schema": "name", "is": "a"},
+        },
+        '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"columns_by_schema":true,"entity":["id"],"format":"avro","format_version":3,"identifier":"app.t","key":["id"],"key_format":"json","key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"version":1,"where":[{"in":["a"],"schema":"name"}]}',
+    ),
+    (
         {"values_at": {"field": "x.y"}},
         '{"buckets":16,"columns":[{"id":1,"name":"id","type":"int"},{"id":2,"name":"v","type":"string"}],"entity":["id"],"format":"json","format_version":3,"identifier":"app.t","key":["id"],"key_from":"key","on_error":"quarantine","provenance_id":3,"suppress_unchanged":false,"topics":["t"],"transactional":false,"values_at":{"field":["x","y"]},"version":1}',
     ),

@@ -22,7 +22,7 @@ from thermocline.iceberg.data_file import write_data_file
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.lineage import Link
 from thermocline.iceberg.reading import Reading, reading_of
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.fold import winners
@@ -188,7 +188,7 @@ def test_the_hot_tier_and_an_extract_are_what_the_log_says(tmp_path: Path, chang
     fed = chunk(changed)
     decoded = decoder_for(DEFINITION).decode(fed.keys, fed.values)
     clock.advance(1)
-    tier.append([(fed, decoded)], Seam({PLACE: END}), {})
+    tier.append([(TopicRecords.of(fed), decoded)], Seam({PLACE: END}), {})
     tier.seal()
     with pin.open(1) as hot:
         scanned = hot.scan(0, seam)

@@ -119,6 +119,30 @@ class TableTaken(TableError):
     detail: str
 
 
+class SchemaUnusable(TableError):
+    """A route can't make the table of a value: its records' schema is not that of a table.
+
+    A route with `columns = "schema"` gives each table the columns of the schema that the first record of its
+    value names. That can't be done if no record names a schema that the registry knows, a field of the key is
+    of a type that no key can have, or records of such a schema are to be read otherwise than the route says.
+
+    Nothing was written. The records of the value are in the log, and the other tables go on. The route tries
+    again every minute, and with each record if none named a known schema yet. Deny the value if it is to have
+    no table.
+    """
+
+    code = "schema-unusable"
+    http_status = 409
+    exit_code = ExitCode.USAGE
+    _what = "no table {table} can be made of its records' schema: {detail}."
+    _state = "nothing was written; its records wait in the log."
+    _next = "{remedy}"
+
+    table: str
+    detail: str
+    remedy: str
+
+
 class ForeignSnapshot(Resumable, TableError):
     """Thermocline can't continue from the table's current snapshot.
 

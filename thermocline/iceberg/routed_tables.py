@@ -36,5 +36,6 @@ def with_routed_tables(settings: Settings) -> Settings:
     for name, route in settings.routes.items():
         table = find_table(catalog, route.directory_identifier)
         if table is not None:
-            settings = settings.with_routed(name, directory_in(table.properties, name).names)
+            known = directory_in(table.properties, name)
+            settings = settings.with_routed(name, known.names, known.columns)
     return settings

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from thermocline.rules.headers import HeadersUnreadable
@@ -68,16 +69,63 @@ class RecordChunk:
 
         Raises `HeadersUnreadable` where the name of one is not UTF-8.
         """
-        headers = settle_headers(self.messages[index])
-        if headers is _UNREADABLE:  # safety: headers-unreadable
-            raise HeadersUnreadable
-        return headers
+        return _headers_of(self.messages[index])
 
     def headers_of_some(
         self, indexes: Sequence[int]
     ) -> Callable[[int], list[tuple[str, bytes | None]] | None]:
         """The same for some of the records, by their place among the indexes."""
         return lambda place: self.headers_of(indexes[place])
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecords:
+    """The records of chunks of one topic, one chunk after the other; the lists are aligned.
+
+    What costs the same for few records as for many is done once for all partitions.
+    """
+
+    topic: str
+    chunks: Sequence[RecordChunk]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int]
+    messages: Sequence[Message]
+
+    @classmethod
+    def of_each(cls, chunks: Iterable[RecordChunk]) -> list[TopicRecords]:
+        """The records of each topic, in the order of the chunks."""
+        by_topic: dict[str, list[RecordChunk]] = {}
+        for chunk in chunks:
+            by_topic.setdefault(chunk.topic, []).append(chunk)
+        return [cls.of(*some) for some in by_topic.values()]
+
+    @classmethod
+    def of(cls, *chunks: RecordChunk) -> TopicRecords:
+        """The records of chunks of one topic; of one chunk at least."""
+        return cls(
+            chunks[0].topic,
+            chunks,
+            [*chain.from_iterable(chunk.keys for chunk in chunks)],
+            [*chain.from_iterable(chunk.values for chunk in chunks)],
+            [*chain.from_iterable([chunk.partition] * len(chunk.offsets) for chunk in chunks)],
+            [*chain.from_iterable(chunk.offsets for chunk in chunks)],
+            [*chain.from_iterable(chunk.timestamps_ms for chunk in chunks)],
+            [*chain.from_iterable(chunk.messages for chunk in chunks)],
+        )
+
+    def headers_of(self, index: int) -> list[tuple[str, bytes | None]] | None:
+        """As those of a chunk."""
+        return _headers_of(self.messages[index])
+
+
+def _headers_of(message: Message) -> list[tuple[str, bytes | None]] | None:
+    headers = settle_headers(message)
+    if headers is _UNREADABLE:  # safety: headers-unreadable
+        raise HeadersUnreadable
+    return headers
 
 
 def settle_headers(message: Message) -> list[tuple[str, bytes | None]] | None:

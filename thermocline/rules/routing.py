@@ -40,7 +40,8 @@ Verdicts = npt.NDArray[np.int8]
 """Of each record `NO`, `UNTOLD` or `YES`. Of several conditions, the least says whether all of them hold."""
 
 ConditionText = Mapping[str, Any]
-_ORIGINS: Final = ("field", "event", "header", "topic")
+_ORIGINS: Final = ("field", "event", "header", "topic", "schema")
+_NAME: Final = "name"
 _TESTS: Final = ("is", "in", "matches")
 _FORM: Final = '{ field = "type", in = ["order"] }'
 
@@ -51,17 +52,19 @@ class Source:
 
     ``field`` leads to a field of the value, or of the key where a key column is read from it. ``event`` leads
     to one of the change event around the row. ``header`` names a header, whose last value it is. ``topic`` is
-    a regular expression that the whole name of a topic matches: the text is its only group.
+    a regular expression that the whole name of a topic matches: the text is its only group. ``schema`` is
+    ``name``: the name of the type that the value is of, as the schema that the record names declares it.
     """
 
     field: tuple[str, ...] = ()
     event: tuple[str, ...] = ()
     header: str = ""
     topic: str = ""
+    schema: str = ""
 
     @classmethod
     def parse(cls, text: Mapping[str, Any]) -> Source:
-        """Reads ``{ field = "a.b" }``, or ``event``, ``header`` or ``topic`` instead of it.
+        """Reads ``{ field = "a.b" }``, or ``event``, ``header``, ``topic`` or ``schema`` instead of it.
 
         Raises:
             ValueError: with one plain sentence.
@@ -78,11 +81,15 @@ class Source:
         if origin == "topic":
             check_topic_pattern(value)
             return cls(topic=value)
+        if origin == "schema":
+            if value != _NAME:
+                raise ValueError(f'schema is {spelled(value)}, not "{_NAME}", the name of the record\'s type')
+            return cls(schema=_NAME)
         return cls(header=str(value))
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The path in a document; empty for a header or a topic."""
+        """The path in a document; empty for a header, a topic or a schema."""
         return self.field or self.event
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -18,6 +18,7 @@ from thermocline.settings.table import TableSettings
 from thermocline.settings.values import Bytes, HostName, Network, Seconds, names_of
 
 if TYPE_CHECKING:
+    from thermocline.rules.routes.own_columns import OwnColumns
     from thermocline.schemas.registry import SchemaRegistry
 
 # Of an API process: far more than it answers at once.
@@ -314,11 +315,18 @@ class Settings(Section):
         tables = {name: table for name, table in self.tables.items() if name not in self.routes}
         return self.model_copy(update={"tables": tables})
 
-    def with_routed(self, route: str, values: Iterable[str]) -> Self:
-        """The same, where the tables of these values of a route are among the tables, unless denied now."""
-        of = self.routes[route]
+    def with_routed(
+        self, route: str, values: Iterable[str], own: Mapping[str, OwnColumns] | None = None
+    ) -> Self:
+        """The same, where the tables of these values of a route are among the tables, unless denied now.
+
+        ``own`` are the columns of those that have their own.
+        """
+        of, columns = self.routes[route], own or {}
         allowed = (value for value in values if not is_denied(value, of.denied))
-        routed = {table_of_value(route, value): of.table_settings(value) for value in allowed}
+        routed = {
+            table_of_value(route, value): of.table_settings(value, columns.get(value)) for value in allowed
+        }
         return self.model_copy(update={"tables": {**self.tables, **routed}})
 
     def table(self, name: str) -> TableSettings:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, WrapValidator, create_model, model_validator
 
+from thermocline.rules.contract.modes import Contract
+from thermocline.rules.definition.options import SCHEMA_FORMATS
 from thermocline.rules.routes.names import ROUTE_CHARACTERS_MAX, name_of
+from thermocline.rules.routes.own_columns import BY_SCHEMA, PLAIN_KEYS, OwnColumns
 from thermocline.rules.routing import Source
 from thermocline.settings.section import Section
 from thermocline.settings.table import TableSettings
-from thermocline.settings.values import Names
+from thermocline.settings.values import ColumnText, Names
 
 if TYPE_CHECKING:
+    from pydantic import ValidatorFunctionWrapHandler
+
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["DirectorySettings", "RouteSettings", "problems_of_routes", "table_of_value"]
@@ -32,25 +37,44 @@ _TEMPLATE: Final[dict[str, Any]] = {
     if name not in _OF_EACH
 }
 _Template: Any = create_model("_Template", __base__=Section, **_TEMPLATE)
+_KEY: Final = "record_key"
+"""The key of a directory whose tables have the keys of their own schemas."""
+
+
+def _columns(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
+    if isinstance(value, str) and value != BY_SCHEMA:
+        raise ValueError(f'columns is "{value}", not a section of columns or "{BY_SCHEMA}"')
+    return value if value == BY_SCHEMA else handler(value)
 
 
 class DirectorySettings(TableSettings):
     """A route's directory, which is owned, read and maintained as a table is; it has no rows.
 
-    ``by`` is where a record has its value.
+    ``by`` is where a record has its value. ``by_schema``: its tables have columns of their own.
     """
 
     by: dict[str, str | list[str]]
+    by_schema: bool = False
 
     def definition(self, name: str) -> LiveTable:
         """See `TableSettings`; with what makes it a directory."""
-        return self._built(name, values_at=self.by)
+        return self._built(name, values_at=self.by, columns_by_schema=self.by_schema)
+
+
+class OwnColumnsSettings(TableSettings):
+    """A routed table whose columns the configuration does not name: they are what the table has."""
+
+    def definition(self, name: str) -> LiveTable:
+        """See `TableSettings`; with the columns that it began with."""
+        return self._built(name, columns_by_schema=True)
 
 
 class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tables are those of `TableSettings`
     """A route: a table for each value that records of its topics have, made when the value first comes."""
 
     topics: Names
+    key: Names | None = None
+    columns: Annotated[dict[str, ColumnText], WrapValidator(_columns)]
     by: dict[str, str | list[str]]
     table: Annotated[str, Field(min_length=1)]
     directory: str | None = None
@@ -69,6 +93,47 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
             raise ValueError(f'table is "{self.table}", but needs {VALUE} once, as in "app.events_{VALUE}"')
         return self
 
+    @model_validator(mode="after")
+    def _check_contract(self) -> Self:
+        has_own_schema = self.value_schema_file is not None
+        problems = tuple(Contract.parse(self.contract).problems(self.format, has_own_schema))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if not self.is_by_schema:
+            if self.key is None:
+                raise ValueError("key is missing")
+            return self
+        formats: list[tuple[str, str, tuple[str, ...]]] = [("format", self.format, SCHEMA_FORMATS)]
+        if self.key_from == "key":
+            formats.append(("key_format", self.key_format or self.format, (*SCHEMA_FORMATS, *PLAIN_KEYS)))
+        for setting, given, known in formats:
+            if given not in known:
+                needs = " or ".join(known)
+                raise ValueError(
+                    f'columns = "{BY_SCHEMA}" needs {setting} = {needs}: "{given}" declares no types'
+                )
+        if self.value_schema_file is not None:
+            raise ValueError(
+                f'columns = "{BY_SCHEMA}" can\'t be used with value_schema_file: records name their schemas'
+            )
+        if self.key is None and self.key_from != "key":
+            raise ValueError(
+                "key is missing: it names fields of the value, or is [] if each record adds a row"
+            )
+        if self.key is None and self.entity:
+            raise ValueError("entity needs key: each table has the key of its own records' schema")
+        return self
+
+    @property
+    def is_by_schema(self) -> bool:
+        """Whether each table has the columns of its first record's schema."""
+        columns: object = self.columns
+        return columns == BY_SCHEMA
+
     @property
     def directory_identifier(self) -> str:
         """Where the directory is in the catalog."""
@@ -85,18 +150,33 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
             "delete_unmatched": False,
             "views": (),
         }
-        given = {**self._of_tables(), **of_directory, "by": self.by}
+        given = {**self._of_tables(), **of_directory, "by": self.by, "by_schema": self.is_by_schema}
         del given["contract"]  # it has no rows, and so no use for other columns
+        if self.is_by_schema:
+            given |= self._stand_in().to_dict() | {"sequence_by": (), "partial_updates": False}
+            del given["tombstone_retention_hours"]
         settings: DirectorySettings = DirectorySettings.model_validate(given)
         return settings
 
-    def table_settings(self, value: str) -> TableSettings:
-        """The settings of a value's table."""
+    def table_settings(self, value: str, own: OwnColumns | None = None) -> TableSettings:
+        """The settings of a value's table, which may have columns of its own."""
         identifier = self.table.replace(VALUE, name_of(value))
         where = [{**self.by, "in": [value]}]
         given = {**self._of_tables(), "identifier": identifier, "where": where}
-        settings: TableSettings = TableSettings.model_validate(given)
-        return settings
+        if not self.is_by_schema:
+            settings: TableSettings = TableSettings.model_validate(given)
+            return settings
+        by_schema: TableSettings = OwnColumnsSettings.model_validate(
+            given | (own or self._stand_in()).to_dict()
+        )
+        return by_schema
+
+    def _stand_in(self) -> OwnColumns:
+        """Key and columns where nobody knows them: by them, a directory finds values as its tables do."""
+        in_key = self.key_from == "key"
+        key = self.key if self.key is not None else (_KEY,)
+        type_ = PLAIN_KEYS.get(self.key_format or self.format, "string") if in_key else "string"
+        return OwnColumns(tuple(key), dict.fromkeys(key or (_KEY,), type_))
 
     def _of_tables(self) -> dict[str, Any]:
         return {"topics": self.topics, **{name: getattr(self, name) for name in _TEMPLATE}}

@@ -22,7 +22,7 @@ from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.owner.routing import RETRY_SECONDS, Routing
-from thermocline.ingest.table.routed import TableMaker
+from thermocline.ingest.table.routed import Made, TableMaker
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.routes.directory import Admission, Directory
 from thermocline.rules.seam import Seam
@@ -58,12 +58,13 @@ class Site:
     clock: ManualClock = field(default_factory=ManualClock)
     made: list[str] = field(default_factory=list)
 
-    def make(self, value: str, _: object, start: TableChange) -> str:
+    def make(self, value: str, _: object, start: TableChange, first: object) -> Made:
+        assert first is None
         if self.fails and self.fails.pop():
             raise StorageFailed(table=value, detail="full")
         self.tables.setdefault(value, start.seam.get(PLACE))
         assert self.tables[value] <= start.seam.get(PLACE), "a table that began too late is taken"
-        return f"events_{value}"
+        return Made(f"events_{value}")
 
     def owner(self) -> tuple[Routing, Any]:
         routing = Routing("events", ROUTE, cast("TableMaker", self), Directory())

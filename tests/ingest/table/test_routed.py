@@ -12,7 +12,7 @@ import pytest
 from thermocline.errors import TableTaken
 from thermocline.iceberg.catalog import defined_by
 from thermocline.ingest.commit.change import TableChange
-from thermocline.ingest.table.routed import ROUTED_FROM_PROPERTY, TableMaker
+from thermocline.ingest.table.routed import ROUTED_FROM_PROPERTY, Made, TableMaker
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings
 
@@ -35,7 +35,7 @@ ORDER = SETTINGS.with_routed("events", ["order"]).table("events_order").definiti
 START = TableChange(Seam({("events", 0): 7}), "c", {"events": "t"}, watermark_ms=-1, drained_ms=0)
 
 
-def made(properties: dict[str, str]) -> str:
+def made(properties: dict[str, str]) -> Made:
     """What is made of a table that the catalog has, by its properties."""
     table = SimpleNamespace(properties=properties)
     catalog = SimpleNamespace(load_table=lambda _: table)
@@ -49,7 +49,7 @@ def began(offset: int, value: str = "order") -> dict[str, str]:
 
 @pytest.mark.parametrize("offset", [0, 7])
 def test_a_table_that_was_made_before_is_taken(offset: int) -> None:
-    assert made({**defined_by(ORDER), **began(offset)}) == "events_order"
+    assert made({**defined_by(ORDER), **began(offset)}) == Made("events_order")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.manual_clock import ManualClock
 from thermocline.ingest.batch.accounting import greatest_times
 from thermocline.ingest.batch.plan import Batch, plan_batch, split_for_tasks
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
-from thermocline.kafka.facts import OffsetRange, RecordChunk
+from thermocline.kafka.facts import OffsetRange, RecordChunk, TopicRecords
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.definition import KEY, TOMBSTONE, LiveTable
 from thermocline.rules.fold import fold, overlay
@@ -198,7 +198,7 @@ def _append(tier: HotTier, log: Log, until: Seam) -> None:
     for chunk in chunks_of(log, ranges):
         reached = Seam({(chunk.topic, chunk.partition): chunk.offsets[-1] + 1})
         decoded = decoder_for(DEFINITION).decode(chunk.keys, chunk.values)
-        tier.append([(chunk, decoded)], reached, {})
+        tier.append([(TopicRecords.of(chunk), decoded)], reached, {})
     tier.append([], until, {})
 
 

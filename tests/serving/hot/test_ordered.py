@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.manual_clock import ManualClock
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Unpacker, decoder_for
 from thermocline.rules.definition import KEY, LiveTable
 from thermocline.rules.keys import encode_one
@@ -70,7 +70,7 @@ class Log:
             headers = [(("at", str(one.at).encode()),) for one in new]
             decoded = decoder_for(DEFINITION).decode(keys, values, headers.__getitem__)
             assert not decoded.bad
-            batch.append((chunk, decoded))
+            batch.append((TopicRecords.of(chunk), decoded))
             self.records += new
         self.tier.append(batch, seam_of(self.ends), {})
 

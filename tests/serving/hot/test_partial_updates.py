@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.manual_clock import ManualClock
-from thermocline.kafka.facts import RecordChunk
+from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Unpacker, decoder_for, json_row
 from thermocline.rules.definition import ABSENT, KEY, TOMBSTONE, LiveTable
 from thermocline.rules.keys import encode_one
@@ -74,7 +74,7 @@ class Chains:
                 chunk.values.append(None if record.sets is None else json.dumps(record.sets).encode())
                 chunk.offsets.append(record.offset)
                 chunk.timestamps_ms.append(record.timestamp_ms)
-            batch.append((chunk, decoder_for(DEFINITION).decode(chunk.keys, chunk.values)))
+            batch.append((TopicRecords.of(chunk), decoder_for(DEFINITION).decode(chunk.keys, chunk.values)))
         self.tier.append(batch, self.seam(self.ends), {})
 
     def _record(self, partition: int) -> Record:
@@ -209,9 +209,10 @@ def test_partial_records_are_laid_over_each_other_whatever_the_seam(
 
 def test_whole_records_of_a_partial_table_are_stored_as_in_any_other() -> None:
     plain = replace(DEFINITION, partial_updates=False)
-    chunk = RecordChunk("t", 0, [b'{"k": "a"}'], [b'{"v": 1, "w": "w", "x": null, "y": null}'], [7], [0])
+    values: list[bytes | None] = [b'{"v": 1, "w": "w", "x": null, "y": null}']
+    records = TopicRecords.of(RecordChunk("t", 0, [b'{"k": "a"}'], values, [7], [0]))
     stored = [
-        list(stored_records(one, 0, chunk, decoder_for(one).decode(chunk.keys, chunk.values), [0]))
+        list(stored_records(one, 0, records, decoder_for(one).decode(records.keys, values), [0]))
         for one in (DEFINITION, plain)
     ]
     assert stored[0] == stored[1]

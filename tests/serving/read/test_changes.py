@@ -14,6 +14,7 @@ from tests.serving.conftest import ORDERED
 from tests.thermocline.profiles import PROFILES
 from tests.tier import quick_or_full
 from thermocline.errors import BadParameter
+from thermocline.kafka.facts import TopicRecords
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
@@ -52,7 +53,7 @@ def _changes(world: Any, table: ServedTable, wanted: Wanted) -> Changes:
     tier = HotTier.open(folder, world.definition, since, world.clock, source=source)
     pin = hold(folder, "profiles", cold.index.snapshot_id, cold.index.seam, world.clock)
     chunks = [world.chunk(p, since[("profiles", p)], len(log)) for p, log in enumerate(world.logs)]
-    batch = [(chunk, world.decoder.decode(chunk.keys, chunk.values)) for chunk in chunks]
+    batch = [(TopicRecords.of(one), world.decoder.decode(one.keys, one.values)) for one in chunks]
     tier.append(batch, world.end, {("profiles", p): 0.0 for p in range(3)})
     tier.seal()
     selection = Selection.of(world.definition, wanted)

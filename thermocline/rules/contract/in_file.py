@@ -1,7 +1,8 @@
 """The definition as the file has it, with what the table gained by itself.
 
 A table that evolves has columns, fields and wider types that nobody wrote into the file. As long as the file
-lets it evolve, these are no differences; the file may have them, too.
+lets it evolve, these are no differences; the file may have them, too. Of tables whose route says that they
+have their own columns, the file names none.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def with_evolved(wanted: LiveTable, current: LiveTable, drop: Collection[str] = 
 
     Not the columns that are to be dropped, nor those that the file calls otherwise.
     """
+    if wanted.columns_by_schema:  # safety: columns-of-the-table
+        return replace(wanted, columns=tuple(one for one in current.columns if one.name not in drop))
     known = dict(known_columns(current.columns, wanted.columns))
     renamed = {one.name for name, one in known.items() if one.name != name}
     columns = [_evolved_column(wanted, one, known.get(one.name)) for one in wanted.columns]

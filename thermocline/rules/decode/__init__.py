@@ -39,6 +39,7 @@ from thermocline.rules.decode.payload import Unpacker, json_lines, json_row, pac
 from thermocline.rules.decode.payload_arrays import unpack_arrays
 from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
+from thermocline.rules.decode.record_names import RecordNames
 from thermocline.rules.decode.records import RecordDecoder
 from thermocline.rules.decode.routed import RoutedDecoder, RouteTexts, TextReader
 from thermocline.rules.decode.schema_documents import (
@@ -104,7 +105,8 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     formats = (readers.key_format, readers.value_format, readers.row_format)
     if definition.values_at is not None:
         reader = text_reader_for(definition, (definition.values_at,), registry)
-        return DirectoryDecoder(definition.values_at, reader, definition.row_schema.names)
+        names = definition.row_schema.names
+        return DirectoryDecoder(definition.values_at, reader, names, definition.columns_by_schema)
     decoder = _by_contract(
         definition,
         RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition)),
@@ -132,7 +134,10 @@ def text_reader_for(
 ) -> TextReader:
     """What reads the texts of sources, as records in the formats of a definition have them."""
     readers = readers_for(definition, registry)
-    return TextReader(definition, sources, readers.envelope, readers.key_format, readers.value_format)
+    names = None
+    if any(source.schema for source in sources):
+        names = RecordNames(definition.format, registry or _NoRegistry(definition))
+    return TextReader(definition, sources, readers.envelope, readers.key_format, readers.value_format, names)
 
 
 def readers_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Readers:

@@ -31,7 +31,7 @@ def records_table(
     The offsets and timestamps are those of the whole chunk that was decoded, bad records included.
     """
     row = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.columns]
-    places = _places(decoded, topic, partition, offsets)
+    places = _places(decoded, topic, [partition] * len(offsets), offsets)
     times = np.asarray(timestamps_ms, np.int64)[np.asarray(decoded.good, np.int64)] * MICROSECONDS
     schema = definition.records_schema
     arrays = [*row, *places, pa.array(times).view(schema.field("_kafka_timestamp").type)]
@@ -46,14 +46,18 @@ def records_table(
 
 
 def key_table(
-    definition: LiveTable, decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]
+    definition: LiveTable,
+    decoded: Decoded,
+    topic: str,
+    partitions: Sequence[int],
+    offsets: Sequence[int],
 ) -> pa.Table:
     """What identifies each good record's row, in input order: the columns of ``definition.identity``.
 
-    The offsets are those of the whole chunk that was decoded, bad records included.
+    The partitions and offsets are those of all records that were decoded, bad ones included.
     """
     if not definition.merging.is_keyed:
-        places = _places(decoded, topic, partition, offsets)
+        places = _places(decoded, topic, partitions, offsets)
         return pa.Table.from_arrays(places, names=list(definition.identity))
     arrays = [arrow_array(column.type, decoded.columns[column.name]) for column in definition.key_columns]
     return pa.Table.from_arrays(arrays, names=list(definition.identity))
@@ -68,13 +72,15 @@ def sequences(definition: LiveTable, decoded: Decoded) -> list[bytes]:
     return encoded
 
 
-def _places(decoded: Decoded, topic: str, partition: int, offsets: Sequence[int]) -> list[pa.Array]:
+def _places(
+    decoded: Decoded, topic: str, partitions: Sequence[int], offsets: Sequence[int]
+) -> list[pa.Array]:
     """Topic, partition and offset of each good record."""
-    count = len(decoded.good)
+    good = np.asarray(decoded.good, np.int64)
     return [
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array(np.asarray(offsets, np.int64)[np.asarray(decoded.good, np.int64)]),  # safety: places-of-good
+        pa.repeat(pa.scalar(topic, pa.string()), len(good)),
+        pa.array(np.asarray(partitions, np.int32)[good]),
+        pa.array(np.asarray(offsets, np.int64)[good]),  # safety: places-of-good
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from thermocline.rules.decode.record import Bad, Decoded, Stage
@@ -23,17 +23,22 @@ class DirectoryDecoder:
     A record is filtered, since its row is another table's, or bad, if it has no value that can have one. So
     is a tombstone without a value: all tables read it. ``admission`` says which values may come. ``came`` are
     the new ones of all that was decoded, a little more than there may be at most, and ``outcomes`` counts
-    what became of records.
+    what became of records. ``places`` are where the last ones that were decoded have values whose schema is
+    wanted: new ones, and those that are unnamed.
     """
 
-    def __init__(self, source: Source, reader: TextReader, columns: Sequence[str]) -> None:
+    def __init__(
+        self, source: Source, reader: TextReader, columns: Sequence[str], wants_schemas: bool = False
+    ) -> None:
         """For records with a value at that source, which the reader reads; ``columns`` stay without rows."""
         self.admission = _ALL
         self.came: set[str] = set()
+        self.places: dict[str, list[int]] = {}
         self.outcomes: Counter[Outcome] = Counter()
         self._source = source
         self._reader = reader
         self._columns = tuple(columns)
+        self._wants_schemas = wants_schemas
 
     def decode(
         self,
@@ -58,9 +63,19 @@ class DirectoryDecoder:
             if reason:
                 bad[index] = Bad(index, Stage.CONTRACT, reason)
         self._note(text for text, outcome in found.items() if outcome == "new")
+        self.places = self._places(texts.values, untold)
         filtered = [index for index in range(len(values)) if index not in bad]
         listed = [bad[index] for index in sorted(bad)]
         return Decoded([], {name: [] for name in self._columns}, [], listed, filtered=filtered)
+
+    def _places(self, texts: Sequence[str | None], untold: Collection[int]) -> dict[str, list[int]]:
+        wanted = self.came | self.admission.unnamed if self._wants_schemas else ()
+        found: dict[str, list[int]] = {}
+        if wanted:
+            for index, text in enumerate(texts):
+                if text is not None and text in wanted and index not in untold:
+                    found.setdefault(text, []).append(index)
+        return found
 
     def _note(self, new: Iterable[str]) -> None:
         for text in new:

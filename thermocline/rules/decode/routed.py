@@ -19,6 +19,7 @@ from thermocline.rules.decode.envelopes import Envelope, Parts
 from thermocline.rules.decode.formats import UNSET, Documents, Format, Refusals
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, heads_in
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage, given_topic, left_out, too_large
+from thermocline.rules.decode.record_names import RecordNames
 from thermocline.rules.definition import ONE_COLUMN, Column, LiveTable
 from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header, no_headers
 from thermocline.rules.routing import NO, UNTOLD, Source, Texts, text_of_json
@@ -55,9 +56,14 @@ class TextReader:
         envelope: Envelope,
         key_format: Format,
         value_format: Format,
+        names: RecordNames | None = None,
     ) -> None:
-        """Prepares for records of that table, which may be one that stands for several."""
+        """Prepares for records of that table, which may be one that stands for several.
+
+        ``names`` are needed where a source is the name of a type.
+        """
         self._definition = definition
+        self._names = names
         self._envelope = envelope
         self._sources = tuple(sources)
         has_fields = definition.key_from == "key" and definition.key_format not in ONE_COLUMN
@@ -89,10 +95,33 @@ class TextReader:
                 told[source] = Texts([topic_part(source.topic, given_topic(topic))] * len(values))
             elif source.header:
                 told[source] = _headers(source, len(values), headers_of, bad)
+            elif source.schema:
+                told[source] = self._named(source, values, headers_of, bad)
             else:
                 opened = opened or self._envelope.open(keys, values, _none_for_unreadable(headers_of))
                 told[source] = self._fields(source, opened, headers_of, bad, large)
         return RouteTexts(told, bad)
+
+    def _named(
+        self,
+        source: Source,
+        values: Sequence[bytes | None],
+        headers_of: HeadersOf,
+        bad: dict[int, Bad],
+    ) -> Texts:
+        """The names of the types of values. A tombstone has none, nor has an empty value without a header."""
+        assert self._names is not None, "a source is the name of a type"
+        quiet, refused = _none_for_unreadable(headers_of), dict[int, str]()
+        head_of = heads_in(quiet, VALUE_HEADER)
+        there = [
+            value if value or (value is not None and head_of(index) is not None) else None
+            for index, value in enumerate(values)
+        ]
+        names = self._names.read(there, quiet, refused)
+        for index, why in refused.items():
+            bad.setdefault(index, _refused(source, index, Stage.DECODE, why))
+        untold = {index for index, value in enumerate(there) if value is None}
+        return Texts(names, untold | refused.keys())
 
     def _fields(
         self,

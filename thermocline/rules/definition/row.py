@@ -17,7 +17,8 @@ class RowOptions:
     """What a row is, and how the records of a key become one (`LiveTable.merging`).
 
     ``columns`` stand in declared order. ``key`` is empty for a table to which every record adds a row: where
-    the record stands in the log identifies it.
+    the record stands in the log identifies it. ``columns_by_schema``: a route made the table with the
+    columns of a record's schema, and the configuration names none.
     """
 
     key: tuple[str, ...] = field(
@@ -29,6 +30,12 @@ class RowOptions:
     )
     columns: tuple[Column, ...] = field(
         metadata=by_rule('Every column with its type, such as `app_id = "int"`.')
+    )
+    columns_by_schema: bool = field(
+        default=False,
+        metadata=fixed(
+            "the table was made with columns of its own, or with those of the file", "", left_out=True
+        ),
     )
     partial_updates: bool = field(
         default=False,

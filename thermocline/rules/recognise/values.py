@@ -34,9 +34,10 @@ _WORDS: Final = {
     "string": "text",
     "int": "integers of 4 bytes",
     "long": "integers of 8 bytes",
+    "uuid": "UUIDs",
     "bytes": "bytes of no format that is known here",
 }
-_SINGLE: Final = {"string": "string", "int": "int", "long": "long", "bytes": "binary"}
+_SINGLE: Final = {"string": "string", "int": "int", "long": "long", "uuid": "uuid", "bytes": "binary"}
 
 
 class Unrecognised(ValueError):

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.routes.names import is_denied, name_of, problem_of_value
+from thermocline.rules.routes.own_columns import FirstSchema, OwnColumns
 from thermocline.rules.seam import Seam, packed, unpacked
 
 __all__ = ["Admission", "Beginning", "Directory", "Failed", "Outcome"]
@@ -43,10 +44,25 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A value without its table: why, and from where its records are to be read once there is one."""
+    """A value without its table: why, and from where its records are to be read once there is one.
+
+    ``first`` is for routes whose tables have their own columns; None: no record named a known schema yet.
+    """
 
     reason: str
     since: Beginning
+    first: FirstSchema | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form that `from_dict` reads."""
+        first = {} if self.first is None else {"first": self.first.to_dict()}
+        return {"reason": self.reason, "since": self.since.to_dict(), **first}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Raises `ValueError`, `KeyError` or `TypeError` for what `to_dict` did not give."""
+        first = FirstSchema.from_dict(found["first"]) if "first" in found else None
+        return cls(str(found["reason"]), Beginning.from_dict(found["since"]), first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +70,14 @@ class Admission:
     """Which values a route's records may have, as its next batch is read.
 
     ``known`` are those that have a table, or wait for one. Once it ``is_full``, there is no room for others.
+    ``unnamed`` are those that are known, and of which no record named a known schema yet.
     """
 
     known: frozenset[str] = frozenset()
     denied: tuple[str, ...] = ()
     is_full: bool = False
     tables_max: int = 0
+    unnamed: frozenset[str] = frozenset()
 
     def of(self, value: str) -> Outcome:
         """What becomes of records with that value."""
@@ -82,11 +100,13 @@ class Admission:
 class Directory:
     """The values that came before the seam: the name of each one's table, or why it has none.
 
-    Values that are denied or beyond the limit are not in it. A value stays in it for good.
+    Values that are denied or beyond the limit are not in it. A value stays in it for good. ``columns`` are
+    those that tables began with which have their own.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, Failed] = field(default_factory=dict)
+    columns: Mapping[str, OwnColumns] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str | None) -> Self:
@@ -94,20 +114,21 @@ class Directory:
         try:
             found = json.loads(unpacked(text or "{}"))
             names = {str(value): str(name) for value, name in found.get("names", {}).items()}
-            failed = {
-                str(value): Failed(str(one["reason"]), Beginning.from_dict(one["since"]))
-                for value, one in found.get("failed", {}).items()
+            failed = {str(value): Failed.from_dict(one) for value, one in found.get("failed", {}).items()}
+            columns = {
+                str(value): OwnColumns.from_dict(one) for value, one in found.get("columns", {}).items()
             }
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it is no directory of a route: {error}") from error
-        return cls(names, failed)
+        return cls(names, failed, columns)
 
     def to_json(self) -> str:
         """JSON; packed where it is long."""
-        failed = {
-            value: {"reason": one.reason, "since": one.since.to_dict()} for value, one in self.failed.items()
-        }
-        text = json.dumps({"names": dict(self.names), "failed": failed}, sort_keys=True)
+        failed = {value: one.to_dict() for value, one in self.failed.items()}
+        found: dict[str, Any] = {"names": dict(self.names), "failed": failed}
+        if self.columns:
+            found["columns"] = {value: own.to_dict() for value, own in self.columns.items()}
+        text = json.dumps(found, sort_keys=True)
         return text if len(text) <= PLAIN_CHARACTERS_MAX else packed(text)
 
     def __contains__(self, value: object) -> bool:
@@ -118,21 +139,33 @@ class Directory:
 
     def admission(self, denied: Sequence[str], tables_max: int, chosen: Iterable[str] = ()) -> Admission:
         """What a batch is read by; ``chosen`` are the new values that were found to take the last places."""
+        chosen = frozenset(chosen)
         known = frozenset({*self.names, *self.failed, *chosen})
-        return Admission(known, tuple(denied), len(known) >= tables_max, tables_max)
+        waiting = {value for value, one in self.failed.items() if one.first is None}
+        return Admission(known, tuple(denied), len(known) >= tables_max, tables_max, chosen | waiting)
 
     def admitted(self, values: Iterable[str], tables_max: int) -> tuple[str, ...]:
         """Which of the values that came become known: all new ones that there is room for, sorted."""
         new = sorted({value for value in values if value not in self})
         return tuple(new[: max(tables_max - len(self), 0)])  # safety: route-tables-max
 
-    def with_table(self, value: str) -> Self:
-        """The same, once the value has its table."""
+    def with_table(self, value: str, own: OwnColumns | None = None) -> Self:
+        """The same, once the value has its table, maybe with columns of its own."""
         failed = {one: why for one, why in self.failed.items() if one != value}
-        return replace(self, names={**self.names, value: name_of(value)}, failed=failed)
+        columns = self.columns if own is None else {**self.columns, value: own}
+        return replace(self, names={**self.names, value: name_of(value)}, failed=failed, columns=columns)
 
-    def without_table(self, value: str, reason: str, since: Beginning) -> Self:
-        """The same, where its table couldn't be made; it was first seen at ``since``, or later."""
-        first = self.failed[value].since if value in self.failed else since  # safety: route-failed-since
-        failed = Failed(reason[:REASON_CHARACTERS_MAX], first)
+    def without_table(
+        self, value: str, reason: str, since: Beginning, first: FirstSchema | None = None
+    ) -> Self:
+        """The same, where its table couldn't be made; it was first seen at ``since``, or later.
+
+        So was ``first``: what was noted of it before stays.
+        """
+        before = self.failed.get(value, Failed("", since, first))
+        failed = Failed(
+            reason[:REASON_CHARACTERS_MAX],
+            before.since,  # safety: route-failed-since
+            before.first or first,
+        )
         return replace(self, failed={**self.failed, value: failed})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from thermocline.rules.definition.options import ONE_COLUMN
+from thermocline.rules.definition.options import ONE_COLUMN, SCHEMA_FORMATS
 from thermocline.rules.topic_patterns import TOPIC_NAME
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def problems(table: LiveTable) -> Iterator[str]:
 
 def problems_of_source(table: LiveTable, source: Source) -> Iterator[str]:
     """Why records of the table can't have the text of a source."""
+    if source.schema and (table.format not in SCHEMA_FORMATS or table.value_schema is not None):
+        yield f"where looks at the {source}, but the values name no schema that a registry has"
     is_of_key = source.field in table.fields_in_key
     if source.field and is_of_key and table.key_format in ONE_COLUMN:
         yield f'where looks at the {source}, but key_format = "{table.key_format}" has no fields'
