@@ -277,7 +277,12 @@ def show_table(context: typer.Context, name: TableName, as_json: AsJson = False)
         "definition": definition,
         "accepted": json.loads(loaded.properties.get(ACCEPTED_PROPERTY, "[]")),
         "alterations": [
-            {"version": one.version, "at": iso_time(one.at_ms), "changes": one.changes}
+            {
+                "version": one.version,
+                "at": iso_time(one.at_ms),
+                "changes": one.sentences,
+                "causes": list(map(asdict, one.causes)),
+            }
             for one in alterations_of(loaded.properties)
         ],
     }

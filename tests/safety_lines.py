@@ -306,6 +306,7 @@ LINES: Final[dict[str, Line]] = {
     "fed-in-parts": Line("requests that wait for their turn are not parsed before it", ("not self.pipeline and", ""), "serving/http/test_protocol.py::test_of_thousands_of_requests_at_once_few_are_parsed_before_others_are_answered"),
     "answered-cycle-told": Line("who leaves while earlier requests are answered is written to no more", ("True", "False"), "serving/http/test_protocol.py::test_a_client_that_leaves_with_requests_unanswered_is_no_error"),
     "tls-handshake-bound": Line("who does not end a handshake is cut off in time", DROP, "serving/http/test_tls.py::test_what_sends_no_handshake_is_closed_and_holds_up_nobody"),
+    "refused-certificates-bounded": Line("whoever brings certificates of another CA does not fill the log", ("address in self._said or len(self._said) >= ADDRESSES_MAX", "False"), "serving/http/test_tls.py::test_refused_certificates_of_many_addresses_do_not_fill_the_log"),
     "host-allowed": Line("a server answers to its own names alone", ("host in self._hosts or host.endswith(self._suffixes)", "True"), "serving/access/test_connections.py::test_a_server_answers_to_its_names_alone"),
     "host-refused": Line("a request for another host is refused before anything else", DROP, "serving/access/test_connections.py::test_another_host_is_refused_before_anything_else_both_ways"),
     "direct-host": Line("and gets no answer given before the framework either", NEVER, "serving/access/test_connections.py::test_another_host_is_refused_before_anything_else_both_ways"),

@@ -141,6 +141,8 @@ def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
     if path is not None or serving.limits != Limits():
         rates = RateLimits(Path(os.environ[MULTIPROCESS_FOLDER]), serving.workers, SystemClock())
     guard = Guard(audit=audit, problems=problems, connections=connections, rates=rates, limits=serving.limits)
+    if certificates is not None:
+        guard = replace(guard, has_own_ca=lambda: certificates.has_own_ca)
     if path is None:
         return guard
     file = ClientsFile(path)

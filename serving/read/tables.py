@@ -441,7 +441,8 @@ class Tables:
         """A table with which a caller may do anything. Raises `UnknownTable`, also where they may not."""
         if not caller.knows(name) or name not in self._tables:  # safety: caller-unknown-table
             known = tuple(table.name for table in self.known_to(caller))
-            raise UnknownTable(table=name, known=known, since=self._since)
+            of_client = not caller.is_operator
+            raise UnknownTable(table=name, known=known, since=self._since, of_client=of_client)
         return self._tables[name]
 
     def close(self) -> None:

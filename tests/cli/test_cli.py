@@ -378,6 +378,25 @@ def test_config_check_says_ok_or_every_problem(
     assert "serving.state_dir: /proc/state can't be written" in err
 
 
+def test_config_check_reads_the_clients_file(call: Call, config: Path) -> None:
+    text = config.read_text().replace("[serving]", '[serving]\nclients_file = "clients.toml"')
+    config.write_text(text)
+    clients = config.parent / "clients.toml"
+    code, out, err = call("config", "check")
+    assert (code, out, f"{clients} has a problem: no such file" in err) == (2, "", True)
+    assert "client create NAME --table TABLE" in err
+    clients.write_text('[clients.ada]\nverb = "lookup"\n[clients.bob.tables.profiles]\nverbs = ["drop"]\n')
+    code, out, err = call("config", "check")
+    assert (code, out, f"{clients} has 3 problems" in err) == (2, "", True)
+    assert "clients.ada.verb: " in err
+    assert "clients.bob.tables.profiles.verbs.0: " in err
+    clients.write_text('[clients.ada]\ncertificates = ["dns:ada.example"]\n')
+    code, out, _ = call("config", "check")
+    assert code == 0
+    why = "nobody is known by its certificates: serving.tls_client_ca is not set"
+    assert f"note: {clients}: clients.ada: {why}" in out
+
+
 def test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones(call: Call, config: Path) -> None:
     """Such a table can't be queried through its views. Nothing is asked of a server before it is refused."""
     config.write_text(config.read_text().replace('id = "int"', 'id = "int"\n"$Partition" = "string"'))
@@ -830,10 +849,13 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
     assert "{" not in out
 
 
+NOT_TOLD = "whether it is ready is told to clients with the verb admin; each answer says how old it is"
+
+
 @pytest.mark.parametrize(
     ("hidden", "reason"),
     [
-        (["profiles"], "whether it is ready is not told to who has not the verb admin for it  next: "),
+        (["profiles"], f"{NOT_TOLD}  next: whoever runs the server can make such a client: thermocline "),
         ([], "the server does not serve it, or you have no verb for it  next: "),
     ],
     ids=["verb", "table"],
@@ -844,6 +866,11 @@ def test_status_says_why_a_server_tells_nothing_of_a_table(
     with answering({"tables": {}, "not_operated": hidden}, config):
         code, out, _ = call("status", "--without", "kafka", "--without", "catalog")
     assert (code, f"profiles: {reason}" in out) == (1, True)
+    # With a scope or columns there is no admin: a grant more to who asks would be refused.
+    assert ("client create NAME --table profiles --verb admin\n" in out, "client grant" in out) == (
+        bool(hidden),
+        False,
+    )
 
 
 def test_a_sentence_on_a_table_makes_no_column_narrow(
