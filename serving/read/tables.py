@@ -379,7 +379,8 @@ class ServedTable:
             # Its words may be about records of others.
             # safety: changes-gone-said
             raise ReadPointGone(table=self.name, detail=_GONE, which="since") from None
-        if not extract.read_point.end.at_least(floor):
+        end = extract.read_point.end
+        if not end.at_least(floor.only(end.topics)):  # the floor may have topics that left since
             extract.close()
             raise NotReady(table=self.name, detail="the log ends before earlier answers did")
         return extract

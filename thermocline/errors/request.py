@@ -337,8 +337,9 @@ class ReadPointGone(RequestError):
     tombstones that compaction drops in time; its snapshot must be in the table's history, which outlives its
     expiry; and nothing else may have gone into the table since: no replay of quarantined records, no
     alteration of the definition, no accepted loss, no other topic or cluster, no rows by another program, no
-    rollback. Each record must also be as readable as it was: if its schema was deleted from the registry
-    after ingest applied it, nothing says any more which key it changed.
+    rollback. Topics that a pattern finds may come; one that is deleted must have had all of its records
+    committed at the read point. Each record must also be as readable as it was: if its schema was deleted
+    from the registry after ingest applied it, nothing says any more which key it changed.
 
     A load of the live catalog can be loaded again by its name for a quarter to half of
     serving.catalog.files_seconds.
