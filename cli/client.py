@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from thermocline.serving.access.clients import Client, TableGrant
 
 _PATTERNS: Final = '"events_*" for all whose names begin so, "*" for all others'
+_READS_NONE: Final = "none: its verbs read no rows"
 
 app = typer.Typer(help="Say who may ask a server, and for what.", no_args_is_help=True)
 
@@ -137,22 +138,24 @@ def grant(  # noqa: PLR0913, PLR0917  (a command has as many options)
 
 @app.command("list")
 def list_clients(context: typer.Context, file: ClientsPath = None, as_json: AsJson = False) -> None:
-    """List clients, their keys and what they may do."""
+    """List clients, how they are known, and what they may do."""
     from thermocline.serving.access.clients import read_clients
 
     found = read_clients(_path(context, file)).clients
     document = {
         name: {
             "keys": [one.model_dump(mode="json", exclude={"sha256"}) for one in client.keys],
+            "certificates": list(client.certificates),
+            "issuer": client.issuer,
+            "claims": client.claims,
             "tables": {name: _grant_of(client, name) for name in client.tables},
         }
         for name, client in found.items()
     }
     rows = [
-        (name, ", ".join(_key_shown(one) for one in client.keys), _tables_shown(client))
-        for name, client in found.items()
+        (name, ", ".join(_known_by(name, client)), _tables_shown(client)) for name, client in found.items()
     ]
-    show({"clients": document}, table(("client", "keys", "may"), rows), as_json)
+    show({"clients": document}, table(("client", "known by", "may"), rows), as_json)
 
 
 @app.command()
@@ -186,10 +189,11 @@ def check(
 ) -> int:
     """Show what a client may do with a table, and why.
 
-    Exit codes: 0 it may do something; 1 it may do nothing, or the grant doesn't fit the table.
+    Exit codes: 0 it may do something; 1 it may do nothing, the grant doesn't fit the table, or nobody is
+    known by the client's certificates.
     """
-    from thermocline.serving.access.clients import read_clients
-    from thermocline.serving.read.caller import granted_by
+    from thermocline.serving.access.clients import read_clients, why_unknown
+    from thermocline.serving.read.caller import ANY_TABLE, Action, granted_by
 
     settings = session_of(context).declared_settings()
     if table_name not in settings.tables:  # it may be a route's
@@ -206,12 +210,20 @@ def check(
         show({"client": name, "table": table_name, "verbs": [], "why": why}, why, as_json)
         return ExitCode.BAD_ANSWER
     found = client.tables[key]
-    columns, problem = _seen(found, definition)
-    document = {
+    columns, misfit = _seen(found, definition)
+    problem = misfit or why_unknown(client, settings.serving)
+    reads = any(verb.reads_rows for verb in found.verbs)
+    may = [verb.allows for verb in found.verbs]
+    if key == ANY_TABLE and Action.ADMIN in found.verbs:
+        may.append("see metrics, and what is wrong with the server")
+    document: dict[str, Any] = {
         "client": name,
         "table": table_name,
+        "known_by": list(_known_by(name, client)),
         "verbs": list(found.verbs),
-        "columns": list(columns),
+        "may": may,
+        "reads_rows": reads,
+        "columns": list(columns) if reads else [],
         "scope": dict(found.scope),
         "why": why,
         "problem": problem,
@@ -271,18 +283,20 @@ def _say_granted(path: Path, name: str, problems: Mapping[str, str]) -> None:
         say(f"It sees nothing of {table_name}: {problem}")
 
 
-def _checked(document: Mapping[str, object]) -> RenderableType:
-    (heading, *rows) = [(name, _shown(value)) for name, value in document.items() if value is not None]
-    return table(heading, rows)
-
-
-def _shown(value: object) -> str:
-    match value:
-        case list():
-            return ", ".join(map(str, value)) or "none"
-        case dict():
-            return ", ".join(f"{name} = {one}" for name, one in value.items()) or "all rows"
-    return str(value)
+def _checked(document: dict[str, Any]) -> RenderableType:
+    scope = ", ".join(f"{column} = {text}" for column, text in document["scope"].items())
+    columns = ", ".join(document["columns"])
+    facts = [
+        ("table", document["table"]),
+        ("known by", ", ".join(document["known_by"]) or "nothing: nobody can be this client"),
+        ("verbs", ", ".join(document["verbs"])),
+        ("may", "; ".join(document["may"])),
+        ("columns", columns if document["reads_rows"] else _READS_NONE),
+        ("rows", (scope or "all") if document["reads_rows"] else _READS_NONE),
+        ("why", document["why"]),
+        *((("problem", document["problem"]),) if document["problem"] else ()),
+    ]
+    return table(("client", document["client"]), facts)
 
 
 def _path(context: typer.Context, given: Path | None) -> Path:
@@ -304,10 +318,18 @@ def _grant_of(client: Client, name: str) -> dict[str, object]:
     }
 
 
-def _key_shown(key: object) -> str:
-    expires = getattr(key, "expires", None)
-    until = "" if expires is None else f" until {expires:%Y-%m-%d}"
-    return f"{getattr(key, 'id', '')}{until}"
+def _known_by(name: str, client: Client) -> Iterator[str]:
+    """How a server tells that it is this client: by ids of keys, names in certificates, claims of tokens."""
+    from thermocline.serving.access.clients import ANONYMOUS
+
+    if name == ANONYMOUS:
+        yield "no credentials"
+    for key in client.keys:
+        yield f"key {key.id}" if key.expires is None else f"key {key.id} until {key.expires:%Y-%m-%d}"
+    yield from (f"certificate {one}" for one in client.certificates)
+    if client.issuer is not None:
+        claims = "".join(f", {claim} = {value}" for claim, value in client.claims.items())
+        yield f"token of {client.issuer}{claims}"
 
 
 def _tables_shown(client: Client) -> str:

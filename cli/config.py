@@ -33,17 +33,18 @@ def check(
 ) -> int:
     """Check the configuration, and report every problem.
 
-    Also checks that its folders are writable from here. Contacts no server, unless --connect is given. That
-    writes one small file into each store of tables, reads and deletes it; it answers within half a minute.
-    It also compares the tables with the file, as `table diff` does: a difference is named, and is an error
-    if `table alter` refuses it. The exit code is then that of the gravest error.
+    Also checks that its folders are writable from here, and that the clients file can be used. Contacts no
+    server, unless --connect is given. That writes one small file into each store of tables, reads and deletes
+    it; it answers within half a minute. It also compares the tables with the file, as `table diff` does: a
+    difference is named, and is an error if `table alter` refuses it. The exit code is then that of the
+    gravest error.
     """
     from thermocline.settings import check_settings, find_file
 
     config = session_of(context).config
     file = find_file(config)
     settings = check_settings(config)
-    tables, notes = sorted(settings.tables), list(_notes_on_new_tables(settings))
+    tables, notes = sorted(settings.tables), [*_notes_on_new_tables(settings), *_notes_on_clients(settings)]
     document: dict[str, Any] = {"path": str(file), "tables": tables, "problems": [], "notes": notes}
     lines = [f"ok: {file} (tables: {', '.join(tables) or 'none'})", *(f"note: {note}" for note in notes)]
     done = tried(settings) if connect else []
@@ -67,6 +68,16 @@ def _notes_on_new_tables(settings: Settings) -> Iterator[str]:
     for name, table in settings.tables.items():
         for problem in problems_of_new_names(table.columns):
             yield f"tables.{name}: {problem}; `table create` refuses it"
+
+
+def _notes_on_clients(settings: Settings) -> Iterator[str]:
+    """What the clients file says without effect. Raises `ConfigInvalid` where a server can't use it."""
+    from thermocline.serving.access.clients import read_clients, why_unknown
+
+    path = settings.serving.clients_file
+    for name, client in read_clients(path).clients.items() if path is not None else ():
+        if (why := why_unknown(client, settings.serving)) is not None:
+            yield f"{path}: clients.{name}: {why}"
 
 
 def _toml(section: Mapping[str, Any], name: str = "") -> Iterator[str]:

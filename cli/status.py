@@ -25,9 +25,11 @@ from thermocline.cli.status_report import (
     is_unavailable,
     lag_of,
     remarks_on_serving,
+    schema_change_document,
     served_tables,
     shown_headroom,
     shown_lag,
+    shown_schema_change,
     shown_unread,
 )
 from thermocline.cli.status_routes import route_document, shown_route
@@ -185,6 +187,7 @@ def _import_all(settings: Settings) -> None:
     ]
     names += ["thermocline.rules.identity", "thermocline.rules.unread_counts", "thermocline.kafka.standing"]
     names += [
+        "thermocline.iceberg.alterations",
         "thermocline.cli.server_access",
         "thermocline.cli.server_answers",
         "thermocline.client.blocking",
@@ -291,6 +294,7 @@ def _look(
     trino: Trino | None,
 ) -> None:
     """Adds to a table's entry what it finds, piece by piece: of what hangs, the rest is there."""
+    from thermocline.iceberg.alterations import last_by_contract
     from thermocline.iceberg.catalog import (
         ACCEPTED_PROPERTY,
         UNREAD_COUNTS_PROPERTY,
@@ -323,6 +327,7 @@ def _look(
         entry["unread"] = UnreadCounts.of_json(
             loaded.properties.get(UNREAD_COUNTS_PROPERTY, "")
         ).to_document()
+        entry["schema_change"] = schema_change_document(last_by_contract(loaded.properties))
         if name in settings.routes:
             entry["route"] = route_document(directory_in(loaded.properties, name))
         state = current_state(loaded, name)
@@ -419,14 +424,22 @@ def _remarks(entry: dict[str, Any], seconds_max: float) -> Iterator[str]:
     elif "lag" not in entry:
         yield from _owned(entry)
         yield "Kafka was not asked, or does not answer"
+        yield from _noted(entry)
     else:
         yield from _owned(entry)
         yield from shown_route(entry)
         yield from _remarks_on_log(entry["lag"])
-        for one in entry["accepted"][-1:]:
-            yield f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}"
-        if entry["unread_fields"]:
-            yield shown_unread(entry)
+        yield from _noted(entry)
+
+
+def _noted(entry: dict[str, Any]) -> Iterator[str]:
+    """What the table itself notes."""
+    for one in entry["accepted"][-1:]:
+        yield f"accepted {one['at']}: {one['code']} {' '.join(one['facts'])}"
+    if change := entry["schema_change"]:
+        yield shown_schema_change(change)
+    if entry["unread_fields"]:
+        yield shown_unread(entry)
 
 
 def _remarks_on_log(lag: dict[str, Any]) -> Iterator[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import DependencyMissing, ExitCode, all_errors
+from thermocline.process.clock import iso_time
 from thermocline.text.typed import command
 from thermocline.text.unread import each_field
 
 if TYPE_CHECKING:
+    from thermocline.iceberg.alterations import NotedAlteration
     from thermocline.kafka.facts import OpenTransaction
     from thermocline.rules.seam import Seam
 
@@ -108,9 +110,10 @@ def remarks_on_serving(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {problem}"
     for name in (entry["table"] for entry in report["tables"] if entry["table"] not in served):
         if name in hidden:
-            grant = command(f"client grant CLIENT --table {name} --verb admin")
-            why = "whether it is ready is not told to who has not the verb admin for it"
-            yield f"{name}: {why}  next: {grant}, with --verb for each of its other verbs, too"
+            why = "whether it is ready is told to clients with the verb admin; each answer says how old it is"
+            # Not a verb more for who asks: with a scope or columns, there is no admin.
+            operator = command(f"client create NAME --table {name} --verb admin")
+            yield f"{name}: {why}  next: whoever runs the server can make such a client: {operator}"
         else:
             why = "the server does not serve it, or you have no verb for it"
             there = f"{command('config check')} on its machine, or {command('client list')} there"
@@ -175,3 +178,23 @@ def shown_unread(entry: Mapping[str, Any]) -> str:
         shown = iter(names[:UNREAD_SHOWN_MAX])
     next_step = command(f"table alter {entry['table']}")
     return f"no column is read from: {', '.join(shown)}  next: declare what you want, then {next_step}"
+
+
+def schema_change_document(change: NotedAlteration | None) -> dict[str, Any] | None:
+    """The last change that a table took up by its contract, for JSON output."""
+    if change is None:
+        return None
+    return {
+        "at": iso_time(change.at_ms),
+        "version": change.version,
+        "changes": list(change.changes),
+        "causes": [asdict(one) for one in change.causes],
+    }
+
+
+def shown_schema_change(change: Mapping[str, Any]) -> str:
+    """The same, for a person."""
+    from thermocline.iceberg.alterations import NotedCause
+
+    words = (*change["changes"], *(str(NotedCause(**one)) for one in change["causes"]))
+    return f"changed by its contract {change['at']}: {'; '.join(words)}"

@@ -92,6 +92,13 @@ CHECKS: Final = (
         seconds_max=_SAMPLE_SECONDS,
     ),
     Check(
+        "schema changes",
+        "Do contracts let in what producers write?",
+        tables.schema_changes,
+        (*_CATALOG, "tables"),
+        seconds_max=_SAMPLE_SECONDS,
+    ),
+    Check(
         "layout",
         "Do files lie as reads want them?",
         tables.layout,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from thermocline.doctor.finding import Finding, Outcome, of_error, well
 from thermocline.errors import ConfigInvalid, UnknownTable
+from thermocline.serving.access.clients import read_clients
 from thermocline.settings import check_settings, find_file, load_settings
 from thermocline.settings.given import Given, given_settings
 
@@ -28,6 +29,8 @@ def configuration(examination: Examination) -> Sequence[Finding]:
     findings: list[Finding] = []
     try:
         settings = check_settings(examination.file)
+        if settings.serving.clients_file is not None:
+            read_clients(settings.serving.clients_file)
     except ConfigInvalid as error:
         findings.append(of_error(error, fix="thermocline config check"))
         try:

@@ -1,15 +1,21 @@
-"""Checks of tables that are there: do they fit the log, which fields do they leave, and how do files lie?"""
+"""Checks of tables that are there: do they fit the log and its schemas, and how do their files lie?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from thermocline.doctor.finding import Finding, Outcome, of_error, well
 from thermocline.doctor.sample import sample_of
 from thermocline.doctor.spans import shown_ms
-from thermocline.errors import ThermoclineError
-from thermocline.iceberg.catalog import UNREAD_COUNTS_PROPERTY
+from thermocline.errors import SchemaStopped, ThermoclineError
+from thermocline.iceberg.alterations import last_by_contract
+from thermocline.iceberg.catalog import UNREAD_COUNTS_PROPERTY, find_table, quarantine_identifier
+from thermocline.iceberg.holder import holder_of
+from thermocline.iceberg.newest_rows import newest_rows
+from thermocline.process.clock import iso_time
+from thermocline.rules.contract.refusing import REFUSED
 from thermocline.rules.decode.unread import OTHER, Sampled
 from thermocline.rules.identity import check_log
 from thermocline.rules.unread_counts import UnreadCounts
@@ -17,11 +23,25 @@ from thermocline.text.unread import declaring, each_field
 
 if TYPE_CHECKING:
     from thermocline.doctor.check import Examination
+    from thermocline.iceberg.alterations import NotedAlteration
+    from thermocline.iceberg.holder import Holder
 
-__all__ = ["against_log", "layout", "layout_of", "undeclared", "undeclared_of"]
+__all__ = [
+    "Refused",
+    "against_log",
+    "layout",
+    "layout_of",
+    "schema_changes",
+    "schema_changes_of",
+    "undeclared",
+    "undeclared_of",
+]
 
 DEBT_SECONDS_MAX: Final = 600.0
 """Of rewrites that are worth it, in a core's time: where maintenance keeps up, it owes less."""
+QUARANTINED_MAX: Final = 5_000
+"""Of a quarantine, the newest, as the status page reads them."""
+REASONS_SHOWN_MAX: Final = 3
 
 
 def against_log(examination: Examination) -> Sequence[Finding]:
@@ -82,6 +102,81 @@ def undeclared_of(name: str, newest: Sampled, counts: UnreadCounts) -> Finding:
         declaring(name),
         name,
     )
+
+
+class Refused(NamedTuple):
+    """Records in quarantine that a contract refuses, by its reasons; so many were looked at, the newest."""
+
+    reasons: Mapping[str, int] = {}
+    looked_at: int = 0
+    is_all: bool = True
+
+
+def schema_changes(examination: Examination) -> Sequence[Finding]:
+    """What tables took up of their writers' schemas, by their contracts, and what these stop or refuse."""
+    found = []
+    for name, table in examination.loaded.items():
+        try:
+            refused = _refused(examination, name)
+        except ThermoclineError as error:
+            found.append(of_error(error, name))
+            continue
+        holder, last = holder_of(table.io, table.location()), last_by_contract(table.properties)
+        found.append(schema_changes_of(name, holder, last, refused))
+    return found
+
+
+def _refused(examination: Examination, name: str) -> Refused:
+    """Raises `CatalogUnreachable`."""
+    assert examination.catalog is not None
+    identifier = quarantine_identifier(examination.settings.table(name).identifier)
+    quarantine = find_table(examination.catalog, identifier)
+    if quarantine is None:
+        return Refused()
+    rows, is_all = newest_rows(quarantine, ("topic_id", "partition", "offset", "reason"), QUARANTINED_MAX)
+    # A crash of ingest leaves repeats.
+    reasons = {(row["topic_id"], row["partition"], row["offset"]): row["reason"] for row in rows}
+    counts = Counter(reason for reason in reasons.values() if reason.startswith(REFUSED))
+    return Refused(dict(counts.most_common()), len(reasons), is_all)
+
+
+def schema_changes_of(
+    name: str, holder: Holder | None, last: NotedAlteration | None, refused: Refused
+) -> Finding:
+    """The gravest of them: ingest that stopped, records that are in no row, or how the table changed last."""
+    letting_in = (
+        f"# declare the fields in [tables.{name}.columns], or change contract, with ingest stopped; then\n"
+        f"thermocline table alter {name}"
+    )
+    if holder is not None and holder.stopped_by == SchemaStopped.code:
+        return Finding(
+            Outcome.PROBLEM,
+            f"ingest stopped {holder.ended}: {holder.stopped_because}",
+            "nothing is committed until the table lets the schema in; the records are still in the log",
+            f"{letting_in}\nthermocline ingest run {name}",
+            name,
+            SchemaStopped.code,
+            SchemaStopped.exit_code,
+        )
+    if refused.reasons:
+        whose = "in quarantine" if refused.is_all else f"of the newest {refused.looked_at:,} in quarantine"
+        reasons = [
+            f"{reason}: {count:,} record{'s' if count > 1 else ''}"
+            for reason, count in refused.reasons.items()
+        ]
+        more = len(reasons) - REASONS_SHOWN_MAX
+        shown = "; ".join([*reasons[:REASONS_SHOWN_MAX], *([f"and {more} more reasons"] if more > 0 else [])])
+        return Finding(
+            Outcome.WARNING,
+            f"{shown} ({whose})",
+            "they are in no row until the table lets their schema in, and they are replayed",
+            f"{letting_in}\n# what would be applied; then without --dry-run\n"
+            f"thermocline quarantine replay {name} --all --dry-run",
+            name,
+        )
+    if last is not None:
+        return well(f"changed by its contract {iso_time(last.at_ms)}: {'; '.join(last.sentences)}", name)
+    return well("its contract changed nothing that is known, and refuses none in quarantine", name)
 
 
 def layout(examination: Examination) -> Sequence[Finding]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from thermocline.errors import SchemaStopped, ThermoclineError
-from thermocline.iceberg.alterations import NotedAlteration, with_alteration
+from thermocline.iceberg.alterations import NotedAlteration, NotedCause, with_alteration
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest.batch.met_schemas import Met, MetSchema
@@ -65,13 +65,12 @@ class Cause:
         place = {"topic": self.record.topic, "partition": self.record.partition, "offset": self.record.offset}
         return found | place | {"part": self.record.part, "schema": self.schema, "named": self.named}
 
-    def __str__(self) -> str:
-        """In words."""
-        columns = ", ".join(dict.fromkeys(change.column for change in self.changes))
+    def noted(self) -> NotedCause:
+        """As the table notes it."""
+        columns = tuple(dict.fromkeys(change.column for change in self.changes))
         if self.record is None:
-            return f"cause for {columns}: what values of a sample had"
-        named = f" ({self.named})" if self.named else ""
-        return f"cause for {columns}: schema {self.schema}{named}, first met at {self.record}"
+            return NotedCause(columns)
+        return NotedCause(columns, str(self.record), self.record.part, self.schema, self.named)
 
 
 @dataclass(slots=True)
@@ -144,9 +143,12 @@ class SchemaWatch:
         planned = evolution.alteration
         assert planned is not None
         change = TableChange.carrying_on(owner.position)
-        words = [*planned.changes, *map(str, causes)]
         noted = NotedAlteration(
-            planned.definition.version, owner.clock.now_ms(), change.batch_id, tuple(words)
+            planned.definition.version,
+            owner.clock.now_ms(),
+            change.batch_id,
+            tuple(planned.changes),
+            tuple(one.noted() for one in causes),
         )
         known = {**owner.table.properties, **self.properties}
         change = replace(
@@ -163,7 +165,7 @@ class SchemaWatch:
             extra=fields(
                 table=planned.definition.name,
                 version=planned.definition.version,
-                changes="; ".join(words),
+                changes="; ".join(noted.sentences),
                 snapshot_id=done.snapshot_id,
             ),
         )

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -21,12 +21,16 @@ from thermocline.serving.read.caller import ANY_TABLE, WHOLE, Action, Grant, Par
 from thermocline.settings.limits import Limits
 from thermocline.settings.section import Section
 
-__all__ = ["ANONYMOUS", "Client", "Clients", "TableGrant", "read_clients"]
+if TYPE_CHECKING:
+    from thermocline.settings import ServingSettings
+
+__all__ = ["ANONYMOUS", "Client", "Clients", "TableGrant", "read_clients", "why_unknown"]
 
 ANONYMOUS: Final = "anonymous"
 """The client that those are who bring no credentials, where the file has one."""
 CLAIM: Final = "claim:"
 """What a value of a scope begins with that is taken from the caller's token."""
+_MAKES_IT: Final = "thermocline client create NAME --table TABLE      (makes the file, with a first client)"
 KEYS_MAX: Final = 2
 """That count at a time: one, and the one that takes its place."""
 
@@ -184,12 +188,21 @@ def read_clients(path: Path, shown: Path | None = None) -> Clients:
             for one in error.errors(include_input=False, include_url=False)
         )
         raise ConfigInvalid(of=of, problems=problems) from None  # its input may hold secrets
+    except FileNotFoundError as error:
+        raise ConfigInvalid(of=of, problems=("no such file",), step=_MAKES_IT) from error
     except OSError as error:
         raise ConfigInvalid(of=of, problems=(error.strerror or str(error),)) from error
     except RecursionError as error:
         raise ConfigInvalid(of=of, problems=("it is nested too deeply",)) from error
     except ValueError as error:
         raise ConfigInvalid(of=of, problems=(str(error),)) from error
+
+
+def why_unknown(client: Client, serving: ServingSettings) -> str | None:
+    """Why nobody is known by a client's certificates; None where they are, or where it has none."""
+    if not client.certificates or serving.tls_client_ca is not None:
+        return None
+    return "nobody is known by its certificates: serving.tls_client_ca is not set"
 
 
 def _has(claim: object, wanted: str) -> bool:

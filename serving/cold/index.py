@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from thermocline.iceberg.files import DataFile
 from thermocline.iceberg.sparse_index import SparseIndex
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition.stored import apart_from_topics
 from thermocline.rules.seam import Seam
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class ColdIndex:
     ``source`` names the log that feeds it, as `source_of` does, and ``definition_json`` is the definition as
     the table carries it: hot records come from that log and were decoded by that definition, or don't fit.
     Nor do they where tombstones are missing that were written at ``tombstones_from_ms`` or later.
-    ``fingerprints`` name the data and delete files of each bucket together with the definition's version: as
-    long as a bucket's fingerprint is the same, so are its rows.
+    ``fingerprints`` name the data and delete files of each bucket together with the definition, apart from
+    its topics: as long as a bucket's fingerprint is the same, so are its rows.
     """
 
     table_uuid: str
@@ -162,12 +163,14 @@ def assemble(
         definition=definition,
         definition_json=manifest.definition,
         buckets={bucket: tuple(files) for bucket, files in sorted(buckets.items())},
-        fingerprints={bucket: _fingerprint(definition, files) for bucket, files in buckets.items()},
+        fingerprints={bucket: _fingerprint(manifest.definition, files) for bucket, files in buckets.items()},
     )
 
 
-def _fingerprint(definition: LiveTable, files: Iterable[ColdFile]) -> bytes:
-    digest = hashlib.blake2b(str(definition.version).encode(), digest_size=16)  # safety: cache-version
+def _fingerprint(definition_json: str, files: Iterable[ColdFile]) -> bytes:
+    """By all of the definition that rows depend on: a catalog that was restored repeats its version."""
+    said = apart_from_topics(definition_json)
+    digest = hashlib.blake2b(said.encode(), digest_size=16)  # safety: cache-definition
     for file in files:
         deletes = file.data.deletes
         # safety: index-fingerprint

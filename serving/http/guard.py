@@ -62,7 +62,8 @@ class Guard:
 
     ``recognise`` gives the caller where that takes no more than a look; None: `admit` is to be asked. Each of
     ``problems`` gives a sentence for operators, or None. ``connections`` say who asks from where. Whoever has
-    no limits of their own has ``limits``, which ``rates`` count.
+    no limits of their own has ``limits``, which ``rates`` count. ``has_own_ca``: whether clients have to be
+    given the CA by which they know the server.
     """
 
     admit: Admit = admit_everyone
@@ -73,6 +74,7 @@ class Guard:
     recognise: Callable[[Credentials], Caller | None] | None = None
     rates: RateLimits | None = None
     limits: Limits = field(default_factory=Limits)
+    has_own_ca: Callable[[], bool] = lambda: False
 
     def recognised(self, credentials: Credentials) -> Caller | None:
         """Who asks, if it is known at once."""

@@ -103,10 +103,17 @@ class Children:
         self._children = list(children)
         self._leaving: list[tuple[Forked, float]] = []  # with when each is killed
 
-    def watch(self, url: str, reload: Reload = lambda: None, certificate: Path | None = None) -> None:
+    def watch(
+        self,
+        url: str,
+        reload: Reload = lambda: None,
+        certificate: Path | None = None,
+        look: Reload = lambda: None,
+    ) -> None:
         """Keeps the children running until the process is told to stop; SIGHUP calls ``reload``.
 
-        At ``url`` they are asked whether they are ready, by ``https`` with that certificate.
+        At ``url`` they are asked whether they are ready, by ``https`` with that certificate. ``look`` is
+        called all the time.
         """
         stop, is_reload_due = threading.Event(), threading.Event()
         has_terminal = _has_terminal()
@@ -118,8 +125,8 @@ class Children:
                     is_reload_due.clear()
                     if has_terminal and not _has_terminal():  # it was closed, and nobody asked for anything
                         return
-                    if (wanted := reload()) is not None:
-                        self._replace(wanted, stop)
+                    self._replace(reload(), stop)
+                self._replace(look(), stop)
                 if not is_announced and is_ready(url, certificate):
                     log.info("server ready", extra=fields(url=url, docs=f"{url}/docs"))
                     is_announced, overdue_at = True, math.inf
@@ -142,12 +149,14 @@ class Children:
                 child.tend(now)
         self._leaving = [one for one in self._leaving if not _has_left(*one, now)]
 
-    def _replace(self, wanted: Sequence[Child], stop: threading.Event) -> None:
-        """Has the wanted children run, and no others.
+    def _replace(self, wanted: Sequence[Child] | None, stop: threading.Event) -> None:
+        """Has the wanted children run, and no others; None: those that do.
 
         What is the same goes on. Tailers and the like end before others begin, since these may have the same
         table; those that listen only end once the others do, so that requests are answered all the time.
         """
+        if wanted is None:
+            return
         kept = [child for child in self._children if child.is_among(wanted)]
         going = [child for child in self._children if child not in kept]
         new = [child for child in wanted if not child.is_among(kept)]
@@ -177,6 +186,11 @@ class Children:
 def listening_file(folder: Path, pid: int) -> Path:
     """What an API process leaves in a folder once it listens."""
     return folder / f"listening.{pid}"
+
+
+def routed_file(folder: Path) -> Path:
+    """What the process that looks for tables of routes leaves in a folder when it found some."""
+    return folder / "routed"
 
 
 @contextmanager

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 import uvloop
+from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its types leave it out
 
-from thermocline.serving.access.certificates import HANDSHAKE_SECONDS_MAX, SHUTDOWN_SECONDS_MAX
+from thermocline.serving.access.addresses import identity_of_address
+from thermocline.serving.access.certificates import (
+    HANDSHAKE_SECONDS_MAX,
+    SHUTDOWN_SECONDS_MAX,
+    RefusedCertificates,
+)
 from thermocline.serving.http.protocol import LookupProtocol
 from thermocline.serving.process.children import DRAIN_SECONDS
 
@@ -79,14 +85,58 @@ class WorkerServer(uvicorn.Server):
         self._on_listening()
 
 
+class Handshake(SSLProtocol):  # type: ignore[misc]  # as the import
+    """TLS on one connection, as uvloop does it, which tells nobody why a handshake failed."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.BaseProtocol,
+        context: tls.SSLContext,
+        refused: RefusedCertificates,
+    ) -> None:
+        self._address, self._refused = "", refused
+        done: asyncio.Future[None] = loop.create_future()
+        done.add_done_callback(self._note)
+        super().__init__(
+            loop,
+            protocol,
+            context,
+            done,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,  # safety: tls-handshake-bound
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS_MAX,
+        )
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Somebody came; once the connection is lost, it does not say who."""
+        name = transport.get_extra_info("peername")
+        self._address = str(name[0]) if isinstance(name, tuple | list) else ""
+        super().connection_made(transport)
+
+    def _note(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, tls.SSLCertVerificationError):
+            now = asyncio.get_running_loop().time()
+            self._refused.note(identity_of_address(self._address), error, now)
+
+
 class EventLoop(uvloop.Loop):
     """uvloop's, whose servers wait for nobody within a handshake: uvicorn says nothing of that."""
 
     async def create_server(  # type: ignore[override]  # as uvloop's, whatever it takes
-        self, *args: Any, ssl: tls.SSLContext | None = None, **options: Any
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        *args: Any,
+        ssl: tls.SSLContext | None = None,
+        **options: Any,
     ) -> asyncio.AbstractServer:
         """Listens. Without TLS there are no such bounds to give."""
-        if ssl is not None:
-            options["ssl_handshake_timeout"] = HANDSHAKE_SECONDS_MAX  # safety: tls-handshake-bound
-            options["ssl_shutdown_timeout"] = SHUTDOWN_SECONDS_MAX
-        return await super().create_server(*args, ssl=ssl, **options)
+        if ssl is None:
+            return await super().create_server(protocol_factory, *args, **options)
+        refused = RefusedCertificates()
+
+        def begin() -> Handshake:
+            return Handshake(self, protocol_factory(), ssl, refused)
+
+        return await super().create_server(begin, *args, **options)

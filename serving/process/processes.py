@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.errors import ConfigInvalid, PortTaken, ThermoclineError
+from thermocline.iceberg.routed_tables import with_routed_tables
 from thermocline.process import logs
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
@@ -23,7 +24,7 @@ from thermocline.process.masking import remember
 from thermocline.process.title import set_title
 from thermocline.process.tls import TLS_ERRORS
 from thermocline.process.usage import MULTIPROCESS_FOLDER, note_process
-from thermocline.serving.process.children import listening_file
+from thermocline.serving.process.children import listening_file, routed_file
 from thermocline.serving.store.layout import LIVE_SOCKET
 from thermocline.settings import problems_of_tls
 
@@ -42,6 +43,8 @@ LOWEST_PRIORITY: Final = 19
 
 ROUTES_SECONDS: Final = 5.0
 """Between looks for tables that routes made: a request to the catalog for each route."""
+ROUTES_SECONDS_MAX: Final = 60.0
+"""The same while the server can't take up what was found: each time, it reads the new tables' definitions."""
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +141,8 @@ def _guard(settings: Settings, certificates: Certificates | None) -> Guard:
     if path is not None or serving.limits != Limits():
         rates = RateLimits(Path(os.environ[MULTIPROCESS_FOLDER]), serving.workers, SystemClock())
     guard = Guard(audit=audit, problems=problems, connections=connections, rates=rates, limits=serving.limits)
+    if certificates is not None:
+        guard = replace(guard, has_own_ca=lambda: certificates.has_own_ca)
     if path is None:
         return guard
     file = ClientsFile(path)
@@ -175,17 +180,21 @@ def run_rows(served: Served) -> None:
 
 
 def run_routes(served: Served) -> None:
-    """The process that looks for tables that routes make, and has the server serve them, too."""
-    from thermocline.iceberg.routed_tables import with_routed_tables  # noqa: PLC0415  # the parent has no routes
-
+    """The process that looks for tables that routes make, and tells the server of them."""
     stop = threading.Event()
     _become_child(served, stop.set)
-    parent = multiprocessing.parent_process()
-    assert parent is not None and parent.pid is not None  # noqa: PT018  # a process that was forked has one
-    problem = ""
-    while not stop.wait(ROUTES_SECONDS):
+    look_for_routed(served.settings, routed_file(Path(os.environ[MULTIPROCESS_FOLDER])).touch, stop.wait)
+
+
+def look_for_routed(settings: Settings, tell: Callable[[], object], wait: Callable[[float], bool]) -> None:
+    """Tells whenever routes have made tables that these settings lack, until ``wait`` says that it is over.
+
+    Whoever takes them up ends this process. Where nobody could, it tells again, more and more rarely.
+    """
+    problem, seconds = "", ROUTES_SECONDS
+    while not wait(seconds):
         try:
-            found = with_routed_tables(served.settings).tables.keys() - served.settings.tables.keys()
+            found = with_routed_tables(settings).tables.keys() - settings.tables.keys()
         except ThermoclineError as error:
             if error.code != problem:
                 extra = fields(code=error.code, detail=error.what)
@@ -195,8 +204,8 @@ def run_routes(served: Served) -> None:
         problem = ""
         if found:
             log.info("routes made tables; serving them, too", extra=fields(tables=sorted(found)))
-            os.kill(parent.pid, signal.SIGHUP)
-            stop.wait()  # it is replaced by one that knows them
+            tell()  # safety: routed-told-again
+        seconds = min(2 * seconds, ROUTES_SECONDS_MAX) if found else ROUTES_SECONDS
 
 
 def run_jobs(served: Served) -> None:

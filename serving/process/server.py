@@ -8,10 +8,11 @@ soon.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import resource
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from thermocline.errors import ConfigInvalid, ThermoclineError
 from thermocline.iceberg.catalog import definition_of, load_table, open_catalog
+from thermocline.iceberg.routed_tables import with_routed_tables
 from thermocline.process.clock import SystemClock
 from thermocline.process.logs import fields
 from thermocline.process.private_folder import temporary_folder
@@ -30,7 +32,7 @@ from thermocline.rules.contract.in_file import with_evolved
 from thermocline.serving.access.clients import read_clients
 from thermocline.serving.access.entity_hash import hash_key
 from thermocline.serving.hot.disk_room import log_disk_room
-from thermocline.serving.process.children import Child, Children, listening_file
+from thermocline.serving.process.children import Child, Children, listening_file, routed_file
 from thermocline.serving.process.processes import (
     Served,
     reserved,
@@ -65,7 +67,8 @@ def serve(
     """Serves all configured tables until SIGTERM or SIGINT; the exit code.
 
     A table that is missing or broken is named in the log, and served as soon as it can be. On SIGHUP the
-    configuration is read again (``read_again``), and its tables are served from then on.
+    configuration is read again (``read_again``), and its tables are served from then on. Tables that routes
+    make are, as they come.
 
     Raises:
         ConfigInvalid: other machines could reach it, and nobody says who may ask; or the clients file or the
@@ -94,14 +97,23 @@ def serve(
         places = _Places(port.getsockname(), folder)
         children = Children(_children(served, places), clock)
 
-        def reload() -> list[Child] | None:
+        def taken_up(again: Served | None) -> list[Child] | None:
             nonlocal served
-            again = None if read_again is None else _read_again(served, read_again, clock)
             served = again or served
             return None if again is None else _children(again, places)
 
+        def reload() -> list[Child] | None:
+            return None if read_again is None else taken_up(reloaded(served, read_again, clock))
+
+        def look() -> list[Child] | None:
+            told = routed_file(folder)
+            if not told.exists():
+                return None
+            told.unlink()  # before the look: what comes meanwhile is told of again
+            return taken_up(with_routed(served, clock))
+
         try:
-            children.watch(serving.url, reload, serving.tls_certificate)
+            children.watch(serving.url, reload, serving.tls_certificate, look)
         finally:
             children.stop()
     log.info("server stopped")
@@ -120,16 +132,18 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
     definitions: dict[str, LiveTable] = {}
     problems: dict[str, ThermoclineError] = {}
     for name, table_settings in settings.tables.items():
-        declared = table_settings.definition(name)
 
         def look(name: str = name, identifier: str = table_settings.identifier) -> None:
             definitions[name] = definition_of(load_table(catalog, name, identifier), name)
 
         problem = problem_of(name, look)
         if problem is not None:
-            definitions[name] = declared
+            definitions[name] = table_settings.definition(name)
             problems[name] = problem
-        elif differences := with_evolved(declared, definitions[name]).differences(definitions[name]):
+            continue
+        there = definitions[name]
+        wanted = with_evolved(table_settings.definition(name, there), there)
+        if differences := wanted.differences(there):
             log.warning(
                 "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),
@@ -160,7 +174,7 @@ def _children(served: Served, places: _Places) -> list[Child]:
 
     children = [
         Child(_tailer_title(names), run_tailers, (served, names), serves=[(n, everything[n]) for n in names])
-        for names in dealt(tuple(everything), serving.tailers)
+        for names in dealt({name: table.topics for name, table in everything.items()}, serving.tailers)
     ]
     children += [
         Child(f"api {number}", run_worker, (served, places.api), serves=everything, is_listening=is_listening)
@@ -171,25 +185,26 @@ def _children(served: Served, places: _Places) -> list[Child]:
     if serving.rows_ahead:
         children.append(Child("rows", run_rows, (served,), is_in_background=True, serves=everything))
     if settings.routes:
-        children.append(Child("routes", run_routes, (served,), is_in_background=True, serves=everything))
+        watched = (everything, settings.routes)
+        children.append(Child("routes", run_routes, (served,), is_in_background=True, serves=watched))
     if serving.extract_jobs_dir is not None:
         children.append(Child("jobs", run_jobs, (served,), serves=everything))
     return children
 
 
-def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> Served | None:
+def reloaded(served: Served, read: Callable[[], Settings], clock: Clock) -> Served | None:
     """What is to be served by the configuration as it is now; None where it is the same, or can't be used.
 
-    Only its tables are taken: all else is as it was at the start.
+    Only its tables and routes are taken: all else is as it was at the start.
     """
     before = served.settings
     try:
         found = read()
         found = found.without_directories()
-        settings = before.model_copy(update={"tables": found.tables})
+        settings = before.model_copy(update={"tables": found.tables, "routes": found.routes})
         if found != settings:
             log.warning("settings other than tables changed: they count from the next start on")
-        if settings.tables == before.tables:
+        if settings == before:
             log.info("configuration read again; its tables are the same")
             return None
         changed = [name for name, table in settings.tables.items() if table != before.tables.get(name)]
@@ -206,6 +221,33 @@ def _read_again(served: Served, read: Callable[[], Settings], clock: Clock) -> S
         log.info("table is no longer served; its state may be deleted", extra=fields(table=name, next=left))
     _forget_earlier(before.serving.state_dir, changed)
     return replace(served, settings=settings, definitions=definitions, since=_since("its reload", clock))
+
+
+def with_routed(served: Served, clock: Clock) -> Served | None:
+    """The same with the tables that its routes made since; None where there is none that can be served yet.
+
+    The configuration is not read: what else was edited in it is taken up when somebody asks for that.
+    """
+    before = served.settings
+    try:
+        found = with_routed_tables(before).tables
+        new = {name: table for name, table in found.items() if name not in before.tables}
+        if not new:
+            return None
+        make_state_folders(before.serving.state_dir, new)
+        definitions = load_definitions(before.model_copy(update={"tables": new}))
+    except ThermoclineError as error:
+        extra = fields(code=error.code, detail=error.what)
+        log.error("tables of routes can't be served yet; will try again", extra=extra)  # noqa: TRY400
+        return None
+    _forget_earlier(before.serving.state_dir, new)
+    log.info("tables of routes are served, too", extra=fields(tables=list(new)))
+    return replace(
+        served,
+        settings=before.model_copy(update={"tables": {**before.tables, **new}}),
+        definitions={**served.definitions, **definitions},
+        since=_since("it took up tables of routes", clock),
+    )
 
 
 def _since(event: str, clock: Clock) -> str:
@@ -232,9 +274,21 @@ def _counted_together() -> Iterator[Path]:
             del os.environ[MULTIPROCESS_FOLDER]
 
 
-def dealt(names: Sequence[str], processes: int) -> list[tuple[str, ...]]:
-    """The tables by process: one each while there are enough, else in turn."""
-    return [tuple(names[number::processes]) for number in range(min(processes, len(names)))]
+def dealt(topics: Mapping[str, Sequence[str]], processes: int) -> list[tuple[str, ...]]:
+    """The tables by process, from the topics of each: one each while there are enough.
+
+    Otherwise those of the same topics go together, for a process fetches a topic once. Topics with more
+    tables than a process's fair share are read by several. None has more than twice that share.
+    """
+    together: dict[tuple[str, ...], list[str]] = {}
+    for name, of in topics.items():
+        together.setdefault(tuple(sorted(of)), []).append(name)
+    found: list[list[str]] = [[] for _ in range(min(processes, len(topics)))]
+    for names in together.values():
+        parts = min(math.ceil(processes * len(names) / len(topics)), len(names))
+        for number in range(parts):
+            min(found, key=len).extend(names[number::parts])
+    return [tuple(names) for names in found if names]
 
 
 def _tailer_title(names: Sequence[str]) -> str:

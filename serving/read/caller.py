@@ -35,6 +35,16 @@ class Action(StrEnum):
     ADMIN = "admin"
     """Its status, metrics and refused records, and everybody's jobs."""
 
+    @property
+    def allows(self) -> str:
+        """What it allows, in words."""
+        return _ALLOWED[self]
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether it gives rows."""
+        return self is not Action.ADMIN
+
 
 ANY_TABLE: Final = "*"
 """In grants, for tables that have none of their own; behind the beginning of names, for these alone."""
@@ -117,6 +127,11 @@ class Caller:
         """Whether they may do that with a table."""
         return action in self.grant(table).actions
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether they operate every table that has no grant of its own, also those that are to come."""
+        return self.may(Action.ADMIN, ANY_TABLE)
+
     def knows(self, table: str) -> bool:
         """Whether they may do anything with a table; else it is for them as if it did not exist."""
         return bool(self.grant(table).actions)
@@ -149,6 +164,14 @@ class Caller:
         return owner == self.name or Action.ADMIN in mine.actions
 
 
+_ALLOWED: Final[Mapping[Action, str]] = {
+    Action.LOOKUP: "look up rows by their key",
+    Action.EXTRACT: "extract rows as a stream",
+    Action.CHANGES: "extract what changed since a read point",
+    Action.JOBS: "extract rows as files",
+    Action.CATALOG: "read its files by way of the live catalog",
+    Action.ADMIN: "see its status, and its refused records with reasons and keys",
+}
 _DENIED: Final[Mapping[Action, str]] = {
     Action.LOOKUP: "look up its rows",
     Action.EXTRACT: "extract it",

@@ -160,6 +160,7 @@ class TableReader:
         failpoint("reader.switch")
         self._cold = side
         self._stamp, self._latest = stamp, None
+        self._unread_since = None  # safety: unread-each-time
         return True
 
     def _index_of(self, stamp: Any) -> ColdIndex | None:
@@ -423,14 +424,13 @@ class TableReader:
         The latter while topics that came are read for the first time; it does not wait for long.
         """
         (is_fit, is_read), (was_fit, was_read) = self._fits(index), self._fits(before)
-        now = self._clock.monotonic()
-        if was_fit and not is_fit:
-            return True
-        if is_read or not (was_fit and was_read):
+        if not is_fit or is_read or not (was_fit and was_read):
             self._unread_since = None
-        elif self._unread_since is None:
+            return was_fit and not is_fit
+        now = self._clock.monotonic()
+        if self._unread_since is None:
             self._unread_since = now
-        return self._unread_since is not None and now - self._unread_since < UNREAD_SECONDS_MAX
+        return now - self._unread_since < UNREAD_SECONDS_MAX
 
     def _fits(self, index: ColdIndex) -> tuple[bool, bool]:
         """Whether the hot tier can be laid over a snapshot, and was once read to the end for it."""

@@ -379,7 +379,8 @@ class ServedTable:
             # Its words may be about records of others.
             # safety: changes-gone-said
             raise ReadPointGone(table=self.name, detail=_GONE, which="since") from None
-        if not extract.read_point.end.at_least(floor):
+        end = extract.read_point.end
+        if not end.at_least(floor.only(end.topics)):  # the floor may have topics that left since
             extract.close()
             raise NotReady(table=self.name, detail="the log ends before earlier answers did")
         return extract
@@ -440,7 +441,8 @@ class Tables:
         """A table with which a caller may do anything. Raises `UnknownTable`, also where they may not."""
         if not caller.knows(name) or name not in self._tables:  # safety: caller-unknown-table
             known = tuple(table.name for table in self.known_to(caller))
-            raise UnknownTable(table=name, known=known, since=self._since)
+            of_client = not caller.is_operator
+            raise UnknownTable(table=name, known=known, since=self._since, of_client=of_client)
         return self._tables[name]
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ __all__ = [
     "PartitionStatus",
     "RecordsStatus",
     "RefStatus",
+    "SchemaCauseStatus",
+    "SchemaChangeStatus",
     "ServerStatus",
     "SnapshotStatus",
     "StandbyStatus",
@@ -256,6 +258,25 @@ class VersionStatus(_Part):
     changes: tuple[str, ...] = ()
 
 
+class SchemaCauseStatus(_Part):
+    """What made the table change: a schema of its writers; or, without a ``record``, a sample of values."""
+
+    columns: Annotated[tuple[str, ...], Field(description="Those that it changed.")]
+    record: Annotated[str, Field(description="The first that named the schema: TOPIC/PARTITION@OFFSET.")] = ""
+    part: Annotated[str, Field(description="Whether it named it in its key or its value.")] = ""
+    schema_id: Annotated[str, Field(description="As records name it.")] = ""
+    named: Annotated[str, Field(description="What the registry calls it.")] = ""
+
+
+class SchemaChangeStatus(_Part):
+    """A change that the table took up by its contract, and why; ``version`` is that of its definition."""
+
+    version: int
+    at_ms: int
+    changes: tuple[str, ...]
+    causes: tuple[SchemaCauseStatus, ...]
+
+
 class UnreadStatus(_Part):
     """Fields that no column is read from, in a sample of the values that ingest read; of JSON alone."""
 
@@ -278,6 +299,10 @@ class DefinitionStatus(_Part):
     buckets: int
     columns: tuple[ColumnStatus, ...]
     versions: tuple[VersionStatus, ...] = ()
+    schema_change: Annotated[
+        SchemaChangeStatus | None,
+        Field(description="The last change by the table's contract; null where none is known."),
+    ] = None
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
     unread: Annotated[

@@ -27,6 +27,8 @@ from thermocline.serving.status.document import (
     PartitionStatus,
     RecordsStatus,
     RefStatus,
+    SchemaCauseStatus,
+    SchemaChangeStatus,
     ServerStatus,
     SnapshotStatus,
     StandbyStatus,
@@ -286,6 +288,21 @@ def _as(kind: Any, fact: Any) -> Any:
     return kind(**{name: getattr(fact, name) for name in fact.__struct_fields__})
 
 
+def _schema_change_of(facts: TableFacts) -> SchemaChangeStatus | None:
+    change = facts.schema_change
+    if change is None:
+        return None
+    causes = tuple(
+        SchemaCauseStatus(
+            columns=one.columns, record=one.record, part=one.part, schema_id=one.schema, named=one.named
+        )
+        for one in change.causes
+    )
+    return SchemaChangeStatus(
+        version=change.version, at_ms=change.at_ms, changes=change.changes, causes=causes
+    )
+
+
 def _definition_of(definition: LiveTable, facts: TableFacts | None) -> DefinitionStatus:
     def role(name: str) -> str:
         if name in definition.entity:
@@ -297,6 +314,7 @@ def _definition_of(definition: LiveTable, facts: TableFacts | None) -> Definitio
         more = {
             "format_version": facts.format_version,
             "versions": tuple(_as(VersionStatus, one) for one in facts.versions),
+            "schema_change": _schema_change_of(facts),
             "accepted": facts.accepted,
             "unread_fields": facts.unread_fields,
             "unread": None if facts.unread is None else _as(UnreadStatus, facts.unread),

@@ -95,6 +95,11 @@ ADDRESS_CONNECTIONS_ENDED: Final = Counter(
     "Connections that were closed while idle, or refused, since their address had as many as it may have.",
     registry=metrics.REGISTRY,
 )
+CLIENT_CERTIFICATES_REFUSED: Final = Counter(
+    "thermocline_client_certificates_refused",
+    "Connections that ended within TLS's handshake, since the client's certificate could not be verified.",
+    registry=metrics.REGISTRY,
+)
 EXTRACTS: Final = Counter(
     "thermocline_extracts",
     "Streamed extracts that ended, by outcome: complete, broken off, or refused (too many were waiting).",

@@ -11,12 +11,13 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from thermocline.iceberg.alterations import alterations_of
+from thermocline.iceberg.alterations import alterations_of, last_by_contract
 from thermocline.iceberg.catalog import (
     ACCEPTED_PROPERTY,
     SUMMARY_BEGAN,
@@ -43,6 +44,8 @@ from thermocline.serving.tail.table_facts import (
     OwnerFact,
     RefFact,
     RewriteFact,
+    SchemaCauseFact,
+    SchemaChangeFact,
     StandbyFact,
     TableFacts,
     UnreadFact,
@@ -193,6 +196,7 @@ def taken_over(facts: TableFacts, table: Table) -> TableFacts:
         rewrites=(*facts.rewrites, *filter(None, map(_rewrite_of, new)))[-REWRITES_MAX:],
         totals=dict(stated.totals) if stated else {},
         versions=with_changes(with_versions(facts.versions, new), table.properties),
+        schema_change=_schema_change_of(table.properties),
         accepted=tuple(json.loads(table.properties.get(ACCEPTED_PROPERTY, "[]"))[-ACCEPTED_MAX:]),
         unread_fields=tuple(json.loads(table.properties.get(UNREAD_PROPERTY, "[]"))),
         unread=_unread_of(table),
@@ -248,7 +252,7 @@ def with_changes(versions: Sequence[VersionFact], properties: Mapping[str, str])
         VersionFact(one.version, one.at_ms) for one in noted.values() if oldest and one.version < oldest
     )
     return tuple(
-        msgspec.structs.replace(one, changes=noted[one.version].changes) if one.version in noted else one
+        msgspec.structs.replace(one, changes=noted[one.version].sentences) if one.version in noted else one
         for one in (*earlier, *versions)
     )[-VERSIONS_MAX:]
 
@@ -303,6 +307,14 @@ def _number(link: Link, name: str) -> int | None:
 def _unread_of(table: Table) -> UnreadFact | None:
     counts = UnreadCounts.of_json(table.properties.get(UNREAD_COUNTS_PROPERTY, ""))
     return UnreadFact(**counts.to_document()) if counts.values else None
+
+
+def _schema_change_of(properties: Mapping[str, str]) -> SchemaChangeFact | None:
+    noted = last_by_contract(properties)
+    if noted is None:
+        return None
+    causes = tuple(SchemaCauseFact(**asdict(one)) for one in noted.causes)
+    return SchemaChangeFact(noted.version, noted.at_ms, noted.changes, causes)
 
 
 def _owner_of(table: Table, now_ms: int) -> OwnerFact | None:

@@ -23,6 +23,8 @@ __all__ = [
     "OwnerFact",
     "RefFact",
     "RewriteFact",
+    "SchemaCauseFact",
+    "SchemaChangeFact",
     "StandbyFact",
     "TableFacts",
     "UnreadFact",
@@ -81,6 +83,25 @@ class VersionFact(msgspec.Struct, frozen=True):
     since_ms: int
     snapshot_id: str = ""
     changes: tuple[str, ...] = ()
+
+
+class SchemaCauseFact(msgspec.Struct, frozen=True):
+    """What made the table change; see `thermocline.iceberg.alterations.NotedCause`."""
+
+    columns: tuple[str, ...]
+    record: str
+    part: str
+    schema: str
+    named: str
+
+
+class SchemaChangeFact(msgspec.Struct, frozen=True):
+    """The last change that the table's contract made."""
+
+    version: int
+    at_ms: int
+    changes: tuple[str, ...]
+    causes: tuple[SchemaCauseFact, ...]
 
 
 class RewriteFact(msgspec.Struct, frozen=True):
@@ -166,6 +187,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     rewrites: tuple[RewriteFact, ...] = ()
     totals: dict[str, int] = {}
     versions: tuple[VersionFact, ...] = ()
+    schema_change: SchemaChangeFact | None = None
     accepted: tuple[dict[str, Any], ...] = ()
     unread_fields: tuple[str, ...] = ()
     unread: UnreadFact | None = None

@@ -37,7 +37,7 @@ def run_tailers(settings: Settings, names: Sequence[str], stop: threading.Event)
         forget_status(settings.serving.state_dir / names[0])
         run_tailer(settings, names[0], stop)
         return
-    shared = SharedConsumer(settings.kafka.client_config(), len(names), SystemClock())
+    shared = SharedConsumer(settings.kafka.client_config(), SystemClock())
     together = Together(shared, Log(settings.kafka), len(names))
     threads = [
         threading.Thread(target=_keep_tailing, args=(settings, name, stop, together), name=name)

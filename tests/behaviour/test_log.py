@@ -135,7 +135,7 @@ class SharedTails:
         self._config = {**settings.client_config(), **more}
         self._facts = Log(settings).describe([topic])
         self._topic = topic
-        self.shared = shared_tail.SharedConsumer(self._config, 3, SystemClock())
+        self.shared = shared_tail.SharedConsumer(self._config, SystemClock())
         self._producer = Producer({**settings.client_config(), "linger.ms": 0, "log_level": 0})
 
     def tail(self, at: int = 0) -> Tail:

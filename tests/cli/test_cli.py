@@ -378,6 +378,25 @@ def test_config_check_says_ok_or_every_problem(
     assert "serving.state_dir: /proc/state can't be written" in err
 
 
+def test_config_check_reads_the_clients_file(call: Call, config: Path) -> None:
+    text = config.read_text().replace("[serving]", '[serving]\nclients_file = "clients.toml"')
+    config.write_text(text)
+    clients = config.parent / "clients.toml"
+    code, out, err = call("config", "check")
+    assert (code, out, f"{clients} has a problem: no such file" in err) == (2, "", True)
+    assert "client create NAME --table TABLE" in err
+    clients.write_text('[clients.ada]\nverb = "lookup"\n[clients.bob.tables.profiles]\nverbs = ["drop"]\n')
+    code, out, err = call("config", "check")
+    assert (code, out, f"{clients} has 3 problems" in err) == (2, "", True)
+    assert "clients.ada.verb: " in err
+    assert "clients.bob.tables.profiles.verbs.0: " in err
+    clients.write_text('[clients.ada]\ncertificates = ["dns:ada.example"]\n')
+    code, out, _ = call("config", "check")
+    assert code == 0
+    why = "nobody is known by its certificates: serving.tls_client_ca is not set"
+    assert f"note: {clients}: clients.ada: {why}" in out
+
+
 def test_a_new_table_may_have_no_column_named_as_trinos_hidden_ones(call: Call, config: Path) -> None:
     """Such a table can't be queried through its views. Nothing is asked of a server before it is refused."""
     config.write_text(config.read_text().replace('id = "int"', 'id = "int"\n"$Partition" = "string"'))
@@ -501,9 +520,14 @@ def test_commands_that_texts_name_have_the_configuration_that_was_given(
     assert f"none yet: {given} table create profiles" in call("table", "list")[1]
     definition = load_settings(config).table("profiles").definition("profiles")
     altered = Alteration(definition, (), (), (), ("a change",))
-    monkeypatch.setattr("thermocline.ingest.table.alter.alter_table", lambda *_: altered)
+    monkeypatch.setattr("thermocline.ingest.table.alter.alter_table", lambda *_, **__: altered)
+    monkeypatch.setattr("thermocline.ingest.table.alter.costs_of", lambda *_: iter(("some",)))
     assert f"next: {given} table alter profiles\n" in call("table", "alter", "profiles", "--dry-run")[1]
-    assert f"next: {given} ingest run profiles\n" in call("table", "alter", "profiles")[1]
+    code, out, err = call("table", "alter", "profiles")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert err.startswith("  a change\n  cost: some\n"), "what is to be agreed to is said first"
+    assert f"Next    {given} table alter profiles --yes\n" in err
+    assert f"next: {given} ingest run profiles\n" in call("table", "alter", "profiles", "--yes")[1]
     state = SnapshotState(1, Seam(), 1, "b", "c", {}, 1, -1, 0)
     monkeypatch.setattr("thermocline.ingest.table.create.create_table", lambda *_: state)
     monkeypatch.setattr("thermocline.ingest.table.sample.warnings_of", lambda *_: [])  # which asks Kafka
@@ -830,10 +854,13 @@ def test_status_has_a_line_for_each_served_table(call: Call, config: Path, away:
     assert "{" not in out
 
 
+NOT_TOLD = "whether it is ready is told to clients with the verb admin; each answer says how old it is"
+
+
 @pytest.mark.parametrize(
     ("hidden", "reason"),
     [
-        (["profiles"], "whether it is ready is not told to who has not the verb admin for it  next: "),
+        (["profiles"], f"{NOT_TOLD}  next: whoever runs the server can make such a client: thermocline "),
         ([], "the server does not serve it, or you have no verb for it  next: "),
     ],
     ids=["verb", "table"],
@@ -844,6 +871,11 @@ def test_status_says_why_a_server_tells_nothing_of_a_table(
     with answering({"tables": {}, "not_operated": hidden}, config):
         code, out, _ = call("status", "--without", "kafka", "--without", "catalog")
     assert (code, f"profiles: {reason}" in out) == (1, True)
+    # With a scope or columns there is no admin: a grant more to who asks would be refused.
+    assert ("client create NAME --table profiles --verb admin\n" in out, "client grant" in out) == (
+        bool(hidden),
+        False,
+    )
 
 
 def test_a_sentence_on_a_table_makes_no_column_narrow(

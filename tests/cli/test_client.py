@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from thermocline import cli
 from thermocline.errors import ExitCode
 from thermocline.serving.access.clients import read_clients
@@ -143,6 +145,71 @@ def test_check_says_what_a_client_may_do_and_why(client: Commands) -> None:
         problem = client("check", name, "profiles", code=ExitCode.BAD_ANSWER)["problem"]
         assert problem
         assert made["problems"] == {"profiles": problem}
+
+
+def test_check_says_that_admin_alone_reads_no_rows(
+    client: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client("create", "ops", "--table", "*", "--verb", "admin")
+    found = client("check", "ops", "profiles")
+    assert (found["reads_rows"], found["columns"]) == (False, [])
+    assert found["may"] == [
+        "see its status, and its refused records with reasons and keys",
+        "see metrics, and what is wrong with the server",
+    ]
+    assert cli.run(["--config", str(client.config), "client", "check", "ops", "profiles"]) == ExitCode.DONE
+    shown = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert {shown["columns"].rstrip(), shown["rows"].rstrip()} == {"none: its verbs read no rows"}
+    client("create", "billing", "--table", "profiles")
+    found = client("check", "billing", "profiles")
+    assert (found["reads_rows"], len(found["columns"])) == (True, 4)
+    assert found["may"] == ["look up rows by their key", "extract rows as a stream"]
+
+
+def test_a_client_is_listed_with_all_by_which_it_is_known(
+    client: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = client("create", "both")["id"]
+    text = client.file.read_text().replace("[clients.both]", '[clients.both]\ncertificates = ["cn:Both"]')
+    client.file.write_text(
+        f"""{text}
+[clients.batch]
+certificates = ["dns:batch.internal", "uri:spiffe://batch"]
+[issuers.corp]
+issuer = "https://login.example"
+audience = "thermocline"
+[clients.tenants]
+issuer = "corp"
+claims = {{ role = "reader" }}
+"""
+    )
+    listed = client("list")["clients"]
+    assert listed["batch"]["certificates"] == ["dns:batch.internal", "uri:spiffe://batch"]
+    assert (listed["tenants"]["issuer"], listed["tenants"]["claims"]) == ("corp", {"role": "reader"})
+    assert cli.run(["--config", str(client.config), "client", "list"]) == ExitCode.DONE
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "client known by may"
+    assert lines[2:] == [
+        f"both key {key}, certificate cn:Both",
+        "batch certificate dns:batch.internal, certificate uri:spiffe://batch",
+        "tenants token of corp, role = reader",
+    ]
+
+
+def test_check_says_that_nobody_is_known_by_certificates_without_a_ca(
+    client: Commands, tmp_path: Path
+) -> None:
+    client.file.write_text(
+        '[clients.batch]\ncertificates = ["cn:batch"]\n[clients.batch.tables.profiles]\nverbs = ["lookup"]\n'
+    )
+    found = client("check", "batch", "profiles", code=ExitCode.BAD_ANSWER)
+    assert found["known_by"] == ["certificate cn:batch"]
+    assert found["problem"] == "nobody is known by its certificates: serving.tls_client_ca is not set"
+    authority = Authority(tmp_path / "authority")
+    certificate, key = authority.issue().paths
+    tls = f'tls_certificate = "{certificate}"\ntls_key = "{key}"\ntls_client_ca = "{authority.file}"\n'
+    client.config.write_text(client.config.read_text().replace("clients_file", f"{tls}clients_file"))
+    assert client("check", "batch", "profiles")["problem"] is None
 
 
 def test_a_table_that_is_not_configured_is_named_when_it_is_granted(client: Commands) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.serving.small_lake import create_table, lake_settings
 from thermocline.cli import entry as cli
-from thermocline.iceberg.alterations import NotedAlteration, with_alteration
+from thermocline.iceberg.alterations import NotedAlteration, NotedCause, with_alteration
 from thermocline.iceberg.catalog import open_table
 from thermocline.ingest.claim.lease import OwnerLease
 from thermocline.ingest.claim.standing_by import StandbyTrace
@@ -63,6 +63,35 @@ def test_status_names_a_standby(tmp_path: Path, table: Any, capfd: pytest.Captur
     shown = told(capfd, tmp_path, *words[:-1])
     assert f"standby: process {os.getpid()} on" in " ".join(shown.split())
     owner.release()
+
+
+def test_status_says_how_a_contract_changed_the_table_last_and_why(
+    tmp_path: Path, table: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("status", "--without", "kafka", "--without", "server", "--json")
+    assert json.loads(told(capfd, tmp_path, *words))["tables"][0]["schema_change"] is None
+    cause = NotedCause(("score",), "orders/0@4", "value", "2", "version 7 of orders-value")
+    note = NotedAlteration(2, 1_768_435_200_000, "b", ("score: new column, double",), (cause,))
+    with table.transaction() as transaction:
+        transaction.set_properties(with_alteration(table.properties, note))
+    assert json.loads(told(capfd, tmp_path, *words))["tables"][0]["schema_change"] == {
+        "at": "2026-01-15T00:00:00.000Z",
+        "version": 2,
+        "changes": ["score: new column, double"],
+        "causes": [
+            {
+                "columns": ["score"],
+                "record": "orders/0@4",
+                "part": "value",
+                "schema": "2",
+                "named": "version 7 of orders-value",
+            }
+        ],
+    }
+    assert (
+        "orders: changed by its contract 2026-01-15T00:00:00.000Z: score: new column, double; cause for "
+        "score: schema 2 (version 7 of orders-value), first met at orders/0@4"
+    ) in told(capfd, tmp_path, *words[:-1])
 
 
 def test_a_table_is_shown_with_what_altered_it(

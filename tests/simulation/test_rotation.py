@@ -18,7 +18,7 @@ from tests.simulation.records import IDENTIFIER, KEYS, NAME, key_bytes, value_by
 from tests.simulation.serving import Serving
 from tests.simulation.world import UPSERT, Surroundings, World
 from tests.tier import quick_or_full
-from thermocline.errors import TopicDeleted
+from thermocline.errors import ReadPointGone, TopicDeleted
 from thermocline.iceberg.catalog import SnapshotState, current_state, definition_of, load_table
 from thermocline.ingest.commit import rotation
 from thermocline.ingest.commit.rotation import LOOK_SECONDS
@@ -26,8 +26,10 @@ from thermocline.ingest.owner.topic_watch import FAULTY_MAX
 from thermocline.kafka.facts import TopicConfig
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.definition import LiveTable
+from thermocline.rules.read_point import ReadPoint
 from thermocline.rules.seam import Seam
 from thermocline.serving.hot.manifest import read_manifest
+from thermocline.serving.read.since import state_since
 
 AROUND = Surroundings(is_rotating=True, wanders=True)
 LATER = LOOK_SECONDS + 1
@@ -355,6 +357,28 @@ def test_a_topic_that_is_deleted_while_a_batch_is_planned_is_looked_for_at_once(
     assert ingest(world, after=0).stop is None
     assert definition(world).topics == ("a", "b")
     assert state(world).seam == Seam({("a", 0): 1, ("b", 0): 0})
+
+
+def test_changes_are_told_over_the_commits_by_which_topics_come_and_leave() -> None:
+    world = with_topics("c1", "c2")
+    at = state(world)
+    since = ReadPoint(at.snapshot_id, at.seam, at.seam)
+    delete(world, "c1")
+    ingest(world)
+    world.create_topic("c3", 1)
+    write(world, "c3")
+    ingest(world)
+    assert definition(world).topics == ("a", "b", "c2", "c3")
+    found = state_since(table(world), definition(world), since)
+    assert found.definition_version == definition(world).version - 2
+
+    write(world, "c2")
+    ingest(world)
+    delete(world, "c2")
+    ingest(world)
+    assert definition(world).topics == ("a", "b", "c3")
+    with pytest.raises(ReadPointGone, match="c2 left the table since"):
+        state_since(table(world), definition(world), since)
 
 
 def test_going_back_to_a_snapshot_brings_back_what_left_since_and_what_is_lost_with_it() -> None:

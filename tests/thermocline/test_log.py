@@ -14,8 +14,7 @@ from thermocline.errors import TopicForbidden
 from thermocline.kafka import log as log_module
 from thermocline.kafka.facts import OffsetRange, TopicConfig, config_of
 from thermocline.kafka.log import Log, read_ranges
-from thermocline.kafka.shared_probes import SharedProbes
-from thermocline.kafka.tail import SILENCE_SECONDS_MAX, End, Tail
+from thermocline.kafka.tail import SILENCE_SECONDS_MAX, Tail
 from thermocline.rules.seam import Seam
 from thermocline.settings import KafkaSettings
 
@@ -126,25 +125,3 @@ def test_nothing_is_asked_of_no_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (log.describe([]), log.configs([]), log.retentions([])) == ({}, {}, {})
     assert (log.starts([]), log.bounds([]), log.ends_together([])) == (Seam(), (Seam(), Seam()), Seam())
     assert (log.may_read([]), log.open_transactions([])) == ({}, ())
-
-
-def test_tails_of_the_same_partitions_ask_together_and_each_hears_every_answer_once() -> None:
-    answers: list[list[End]] = []
-    asked: list[Any] = []
-
-    def made(places: Any) -> Any:
-        asked.append(places)
-        return SimpleNamespace(ends=lambda: answers.pop() if answers else [], facts=dict)
-
-    shared = SharedProbes(made)
-    one, other = shared.of([("t", 1), ("t", 0)]), shared.of([("t", 0), ("t", 1)])
-    apart = shared.of([("t", 0)])
-    assert asked == [(("t", 0), ("t", 1)), (("t", 0),)]
-    answers.append([(("t", 0), 5, 1.0)])
-    assert one.ends() == other.ends() == [(("t", 0), 5, 1.0)]
-    assert (one.ends(), other.ends(), apart.ends()) == ([], [], [])
-    answers.append([(("t", 0), 6, 2.0)])
-    assert one.ends() == [(("t", 0), 6, 2.0)]
-    late = shared.of([("t", 0), ("t", 1)])
-    assert late.ends() == []
-    assert other.ends() == [(("t", 0), 6, 2.0)]

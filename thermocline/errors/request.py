@@ -25,8 +25,8 @@ class UnknownTable(Misnaming, RequestError):
     """No table of that name is configured.
 
     TABLE is the name of a [tables.NAME] section of the configuration, not the identifier in the catalog. A
-    server lists its tables at GET /v1/tables. It knows those that its configuration had when it started, or
-    when it last got SIGHUP.
+    server lists its tables at GET /v1/tables, to a client those that it may ask for. It knows those that its
+    configuration had when it started, or when it last got SIGHUP.
 
     Nothing was read or written. Use one of the existing names, or add a section. A running server takes it up
     on SIGHUP: `kill -HUP PID`, or `systemctl reload` of its unit.
@@ -34,14 +34,26 @@ class UnknownTable(Misnaming, RequestError):
 
     code = "unknown-table"
     http_status = 404
-    _what = 'no table "{table}" is configured{_suggestion}{_served}'
+    _what = 'no table "{table}" is {_there}{_suggestion}{_served}'
     _cause = "configured: {known}."
-    _next = "thermocline config show      (or add a section [tables.{table}]{_taken_up})"
+    _next = "{_step}"
 
     table: str
     known: tuple[str, ...]
     since: str = ""
     """Of a server: from when on these are its tables."""
+    of_client: bool = False
+    """Whether a client of a server asks, who has some of its tables and configures none."""
+
+    @property
+    def _there(self) -> str:
+        return "one that you may ask for" if self.of_client else "configured"
+
+    @property
+    def _step(self) -> str:
+        if self.of_client:
+            return "GET /v1/tables lists those that you may ask for; for others, ask whoever runs the server"
+        return f"thermocline config show      (or add a section [tables.{self.table}]{self._taken_up})"
 
     @property
     def _served(self) -> str:
@@ -50,7 +62,8 @@ class UnknownTable(Misnaming, RequestError):
         more = len(self.known) - _SERVED_SHOWN_MAX
         names = ", ".join(self.known[:_SERVED_SHOWN_MAX]) or "none"
         names += f" and {more} more" if more > 0 else ""
-        return f" Since {self.since}, the tables of this server are {names}."
+        whose = "your tables" if self.of_client else "the tables"
+        return f" Since {self.since}, {whose} of this server are {names}."
 
     @property
     def _taken_up(self) -> str:
@@ -324,8 +337,9 @@ class ReadPointGone(RequestError):
     tombstones that compaction drops in time; its snapshot must be in the table's history, which outlives its
     expiry; and nothing else may have gone into the table since: no replay of quarantined records, no
     alteration of the definition, no accepted loss, no other topic or cluster, no rows by another program, no
-    rollback. Each record must also be as readable as it was: if its schema was deleted from the registry
-    after ingest applied it, nothing says any more which key it changed.
+    rollback. Topics that a pattern finds may come; one that is deleted must have had all of its records
+    committed at the read point. Each record must also be as readable as it was: if its schema was deleted
+    from the registry after ingest applied it, nothing says any more which key it changed.
 
     A load of the live catalog can be loaded again by its name for a quarter to half of
     serving.catalog.files_seconds.

@@ -18,6 +18,8 @@ from thermocline.iceberg.catalog import (
     SUMMARY_SEAM,
     SUMMARY_TAKEN_IN,
     SUMMARY_TAKEN_OVER,
+    SUMMARY_TOPICS_ADDED,
+    SUMMARY_TOPICS_LEFT,
     SnapshotState,
     ancestors,
     is_rewrite,
@@ -68,6 +70,11 @@ class Link:
     def is_replay(self) -> bool:
         """Whether its records come from the quarantine, so from before its seam."""
         return SUMMARY_REPLAYED in self.summary
+
+    @property
+    def is_rotation(self) -> bool:
+        """Whether topics came or left with it by themselves: nothing else of the definition changed."""
+        return SUMMARY_TOPICS_ADDED in self.summary or SUMMARY_TOPICS_LEFT in self.summary
 
     @property
     def taken_in(self) -> str:

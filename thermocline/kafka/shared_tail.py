@@ -2,8 +2,7 @@
 
 A thread of its own polls the consumer and hands each tail what came of its partitions (``lanes``); it alone
 touches the consumer. A tail that is not where the shared consumer is has a consumer of its own until it is.
-Questions for offsets and facts go through one client; tails of the same partitions ask them together. Those
-of others do not: a broker that is down holds up those alone that have a partition on it.
+Questions for offsets and facts go through one client, and all tails ask them together (``shared_probes``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from thermocline.kafka.facts import Message
 from thermocline.kafka.lanes import JOIN_OFFSETS_MAX, Lanes, Part
 from thermocline.kafka.log import CONSUME_RECORDS_MAX, PARTITION_END, consumer_of, offsets_gone, take
 from thermocline.kafka.shared_probes import SharedProbes
-from thermocline.kafka.tail import END_PROBE_SECONDS, TAIL_CONFIG, Place, Probes
+from thermocline.kafka.tail import TAIL_CONFIG, Place
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -44,8 +43,6 @@ WAITING_BYTES_MAX: Final = 8 << 20
 WAITING_RECORDS_MAX: Final = 50_000
 # Where others go on, so much of both: two answers, so that of tails of one pace none is left behind.
 LEFT_AT: Final = 8
-# All tails of a process together ask for their ends about this often.
-END_PROBES_PER_SECOND: Final = 25
 # A tail that is behind in some partitions looks so often for what it is handed of the others.
 BEHIND_SECONDS_MAX: Final = 0.02
 # Many tails may be behind at once, as after a start.
@@ -60,14 +57,12 @@ _kafka_logger = logging.getLogger("thermocline.kafka")
 
 
 class SharedConsumer:
-    """Reads for up to ``tails`` tails; `share` gives the reader of one."""
+    """Reads for several tails; `share` gives the reader of one."""
 
-    def __init__(self, client_config: Mapping[str, Any], tails: int, clock: Clock) -> None:
+    def __init__(self, client_config: Mapping[str, Any], clock: Clock) -> None:
         self._client_config = client_config
-        self._clock = clock
-        self._ends_seconds = max(END_PROBE_SECONDS, tails / END_PROBES_PER_SECOND)
         self._admin = admin_client(self, {**client_config, "log_level": 0}, _kafka_logger)
-        self._asked = SharedProbes(self._probes_of)
+        self._asked = SharedProbes(self._admin, clock)
         self._is_over = threading.Event()
         self._consumer = consumer_of(client_config, TAIL_CONFIG)
         self._reading = SharedReading(self._consumer, self)
@@ -102,9 +97,6 @@ class SharedConsumer:
         """Leaves the broker."""
         self._is_over.set()
         self._thread.join()
-
-    def _probes_of(self, places: Sequence[Place]) -> Probes:
-        return Probes(self._admin, places, self._clock, self._ends_seconds)
 
     def _run(self) -> None:
         try:

@@ -32,7 +32,23 @@ from thermocline.kafka.log import (
 from thermocline.process.clock import Clock, SystemClock
 from thermocline.rules.seam import Seam
 
-__all__ = ["SILENCE_SECONDS_MAX", "Asked", "End", "OwnReader", "Probes", "Reader", "Tail"]
+__all__ = [
+    "END_PROBE_SECONDS",
+    "FACTS_PROBE_SECONDS",
+    "SILENCE_SECONDS_MAX",
+    "Answers",
+    "Asked",
+    "End",
+    "OwnReader",
+    "Probes",
+    "Question",
+    "Reader",
+    "Tail",
+    "ask_ends",
+    "ask_facts",
+    "ends_in",
+    "facts_in",
+]
 
 # The end offsets are asked for this often while tailing; it bounds how old "read up to the end" can look.
 END_PROBE_SECONDS: Final = 0.25
@@ -220,68 +236,41 @@ def assignment(start: Seam) -> list[TopicPartition]:
 class Probes:
     """Asks for end offsets and for the topics' facts in the background, one question of each at a time."""
 
-    def __init__(
-        self,
-        admin: AdminClient,
-        places: Sequence[Place],
-        clock: Clock,
-        ends_seconds: float = END_PROBE_SECONDS,
-    ) -> None:
-        """``admin`` is kept alive by its owner; ``ends_seconds`` lie between two questions for the ends."""
-        self._admin = admin
-        self._places = places
-        self._ends = _Question(self._ask_ends, ends_seconds, clock)
-        self._facts = _Question(self._ask_facts, FACTS_PROBE_SECONDS, clock)
+    def __init__(self, admin: AdminClient, places: Sequence[Place], clock: Clock) -> None:
+        """``admin`` is kept alive by its owner."""
+        topics = sorted({topic for topic, _ in places})
+        self._ends = Question(lambda: ask_ends(admin, places), END_PROBE_SECONDS, clock)
+        self._facts = Question(lambda: ask_facts(admin, topics), FACTS_PROBE_SECONDS, clock)
 
     def ends(self) -> list[End]:
         """Of a question answered since the last call."""
         asked_at, answers = self._ends.answers()
-        return [
-            ((place.topic, place.partition), found.offset, asked_at)
-            for place, answer in answers
-            if not answer.exception() and (found := answer.result()).offset != OFFSET_INVALID
-        ]
+        return [(place, end, asked_at) for place, end in ends_in(answers)]
 
     def facts(self) -> dict[str, TopicFacts]:
-        """The facts of the topics, where a question for them was answered since the last call.
-
-        A topic that is not there has no id and no partitions.
-        """
-        found: dict[str, TopicFacts] = {}
-        for topic, answer in self._facts.answers()[1]:
-            error = answer.exception()
-            if error is None:
-                facts = answer.result()
-                found[topic] = TopicFacts(str(facts.topic_id), len(facts.partitions))
-            elif is_topic_missing(error):
-                found[topic] = TopicFacts("", 0)
-        return found
-
-    def _ask_ends(self) -> dict[Any, Future[Any]]:
-        asked = {TopicPartition(*place): LATEST for place in self._places}
-        return self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
-        )
-
-    def _ask_facts(self) -> dict[Any, Future[Any]]:
-        topics = sorted({topic for topic, _ in self._places})
-        return self._admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_TIMEOUT_SECONDS)
+        """The facts of the topics, where a question for them was answered since the last call."""
+        return facts_in(self._facts.answers()[1])
 
 
-class _Question:
+Answers = Sequence[tuple[Any, Future[Any]]]
+"""What was asked for, each with what was said of it."""
+
+
+class Question:
     """One question, asked again a while after it was asked last, and never while it is unanswered."""
 
     def __init__(self, ask: Callable[[], dict[Any, Future[Any]]], seconds: float, clock: Clock) -> None:
+        """``seconds`` lie between one time and the next."""
+        self.seconds = seconds
         self._ask = ask
-        self._seconds = seconds
         self._clock = clock
         self._asked_at = float("-inf")
         self._pending: dict[Any, Future[Any]] = {}
 
-    def answers(self) -> tuple[float, list[tuple[Any, Future[Any]]]]:
+    def answers(self) -> tuple[float, Answers]:
         """When it was asked, and what came back since the last call."""
         if not self._pending:
-            if self._clock.monotonic() - self._asked_at >= self._seconds:
+            if self._clock.monotonic() - self._asked_at >= self.seconds:
                 self._asked_at = self._clock.monotonic()
                 self._pending = self._ask()
             return self._asked_at, []
@@ -289,3 +278,40 @@ class _Question:
             return self._asked_at, []
         answered, self._pending = list(self._pending.items()), {}
         return self._asked_at, answered
+
+
+def ask_ends(admin: AdminClient, places: Sequence[Place]) -> dict[Any, Future[Any]]:
+    """Asks for the ends of partitions, each broker for those that it leads."""
+    asked = {TopicPartition(*place): LATEST for place in places}
+    return admin.list_offsets(
+        asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+
+
+def ends_in(answers: Answers) -> list[tuple[Place, int]]:
+    """The ends that were answered."""
+    return [
+        ((place.topic, place.partition), found.offset)
+        for place, answer in answers
+        if not answer.exception() and (found := answer.result()).offset != OFFSET_INVALID
+    ]
+
+
+def ask_facts(admin: AdminClient, topics: Sequence[str]) -> dict[Any, Future[Any]]:
+    """Asks for the facts of topics; of no topic, nothing."""
+    if not topics:
+        return {}
+    return admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_SECONDS)
+
+
+def facts_in(answers: Answers) -> dict[str, TopicFacts]:
+    """The facts that were answered. A topic that is not there has no id and no partitions."""
+    found: dict[str, TopicFacts] = {}
+    for topic, answer in answers:
+        error = answer.exception()
+        if error is None:
+            facts = answer.result()
+            found[topic] = TopicFacts(str(facts.topic_id), len(facts.partitions))
+        elif is_topic_missing(error):
+            found[topic] = TopicFacts("", 0)
+    return found

@@ -8,8 +8,7 @@ from starlette.responses import HTMLResponse
 
 from thermocline.serving.http.site import render
 from thermocline.serving.http.site.sign_in import PAGE_HEADERS, SIGNED_IN
-from thermocline.serving.http.statuses import operated
-from thermocline.serving.read.caller import Action
+from thermocline.serving.http.statuses import looked_up, operated
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -34,11 +33,7 @@ def framed(
 ) -> Response:
     """The page; ``here`` is the link that leads to it, and a still one is not refreshed."""
     names = [table.name for table in operated(worker, caller)]
-    others = [
-        table.name
-        for table in worker.tables
-        if table.name not in names and caller.may(Action.LOOKUP, table.name)
-    ]
+    others = looked_up(worker, caller)
     signed_in = request.scope.get(SIGNED_IN, False)
     values = {"signed_in": signed_in, "here": here, "looked_up": others, "is_still": is_still}
     return HTMLResponse(render.page(title, main, names, **values), status, PAGE_HEADERS)

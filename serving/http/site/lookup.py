@@ -17,7 +17,7 @@ from thermocline.serving.http.explained import Found, find_explained
 from thermocline.serving.http.problems import PEER
 from thermocline.serving.http.requests import header_of, parameters_of
 from thermocline.serving.http.site import render
-from thermocline.serving.http.site.asked import as_command, as_curl, as_python
+from thermocline.serving.http.site.asked import Access, as_command, as_curl, as_exports, as_python
 from thermocline.serving.http.site.framed import framed
 from thermocline.serving.http.site.sign_in import CREDENTIALS
 from thermocline.serving.read.answer import age_or_none
@@ -143,11 +143,20 @@ class _Page:
         self.given = _given(definition, parameters_of(query))
         self.found = await find_explained(worker, caller, noted, self.table, self.given)
         credentials: Credentials = request.scope[CREDENTIALS]
+        peer = _peer_of(request)
         # Who shows a certificate has no key, and a key that is sent counts before it.
-        url, has_key = _url_of(request), credentials.authorization is not None
+        has_key = credentials.authorization is not None
+        is_direct = peer is None or not peer.is_proxy  # a proxy has a certificate of its own
+        access = Access(
+            has_key,
+            has_certificate=not has_key and caller.key is not None,
+            needs_ca=is_direct and worker.guard.has_own_ca(),
+        )
+        url = _url_of(request)
         self.asked = {
-            "curl": as_curl(url, definition.name, self.given, has_key),
-            "python": as_python(url, definition, self.given, has_key),
+            "exports": as_exports(access),
+            "curl": as_curl(url, definition.name, self.given, access),
+            "python": as_python(url, definition, self.given, access),
             "command": as_command(url, definition.name, self.given),
         }
 
@@ -189,9 +198,14 @@ def _given(definition: LiveTable, parameters: Mapping[str, str]) -> dict[str, st
     return {name: text for name, text in parameters.items() if text or name not in optional}
 
 
+def _peer_of(request: Request) -> Peer | None:
+    found: Peer | None = request.scope.get("state", {}).get(PEER)
+    return found
+
+
 def _url_of(request: Request) -> str:
     """This server's, as the browser knows it; a proxy of ours may say that it came by TLS."""
-    peer: Peer | None = request.scope.get("state", {}).get(PEER)
+    peer = _peer_of(request)
     is_of_proxy = peer is not None and peer.is_proxy
     # safety: forwarded-proto-of-proxies
     is_secure = is_of_proxy and header_of(request.scope, "X-Forwarded-Proto") == "https"

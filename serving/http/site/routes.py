@@ -26,7 +26,13 @@ from thermocline.serving.http.site.session import (
     is_page,
 )
 from thermocline.serving.http.site.sign_in import CREDENTIALS, PAGE_HEADERS, sign_in_page
-from thermocline.serving.http.statuses import operated, operates_all, server_status
+from thermocline.serving.http.statuses import (
+    looked_up,
+    not_operated,
+    operated,
+    operates_all,
+    server_status,
+)
 from thermocline.serving.read.caller import Action, Credentials
 
 if TYPE_CHECKING:
@@ -60,8 +66,12 @@ IsPart = Annotated[bool, Query(alias="part")]
 async def tables_page(
     request: Request, worker: OfWorker, caller: Asking, is_part: IsPart = False
 ) -> Response:
-    """All tables that the caller operates."""
-    main = await _shared(worker, caller, "tables.html", None)
+    """All tables that the caller operates; to who operates none, what else they may do."""
+    if caller.is_operator or operated(worker, caller):
+        main = await _shared(worker, caller, "tables.html", None)
+    else:  # how tables are is not theirs to see, nor to mend
+        known = not_operated(worker, caller)
+        main = render.part("readers.html", known=known, looked_up=looked_up(worker, caller))
     return _answer(request, worker, caller, "Tables", main, is_part)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.thermocline.registry_server import RegistryServer
 from thermocline.errors import SchemaStopped
-from thermocline.iceberg.alterations import alterations_of
+from thermocline.iceberg.alterations import NotedCause, alterations_of
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.met_schemas import Met, MetSchema, SchemaMeter
@@ -115,7 +115,7 @@ def test_a_table_takes_up_what_a_batch_met_first_and_says_which_record_it_was(
     )
     assert found.alteration is not None
     assert [str(one.type) for one in found.alteration.definition.columns] == ["string", "int", "int"]
-    assert [str(one) for one in causes] == [
+    assert [str(one.noted()) for one in causes] == [
         "cause for plan: schema 2 (version 7 of orders-value), first met at orders/0@4"
     ]
 
@@ -209,7 +209,7 @@ def test_json_gains_a_column_only_once_its_field_was_seen_often_enough_over_batc
     found, causes = SchemaWatch().planned(next_owner, [json_report(400, "number")])
     assert found.alteration is not None
     assert str(found.alteration.definition.columns[-1].type) == "double"
-    assert [str(one) for one in causes] == ["cause for plan: what values of a sample had"]
+    assert [str(one.noted()) for one in causes] == ["cause for plan: what values of a sample had"]
 
 
 def test_what_a_batch_that_did_not_land_had_does_not_count() -> None:
@@ -293,7 +293,8 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         }
     ]
     (note,) = alterations_of(change.properties)
-    assert note.changes == (
+    assert note.sentences == (
         "column plan is added as int; rows that are there have null",
         "cause for plan: schema 2 (version 7 of orders-value), first met at orders/0@4",
     )
+    assert note.causes == (NotedCause(("plan",), "orders/0@4", "value", "2", "version 7 of orders-value"),)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,7 +19,8 @@ from tests.serving.conftest import rows_of
 from thermocline.iceberg.catalog import DEFINITION_PROPERTY, SnapshotState
 from thermocline.iceberg.files import plan_files
 from thermocline.iceberg.sparse_index import SparseIndex, load_sparse_index
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.column_types import ColumnType
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.seam import Seam
 from thermocline.serving.cold import folder as cold_folder
 from thermocline.serving.cold.folder import GRACE_SECONDS, MANIFEST, FileFacts, latest, publish
@@ -104,6 +106,25 @@ def test_a_buckets_fingerprint_changes_with_its_files_and_its_deletes_only(
     after = _latest(world).fingerprints
     bucket = Entity.of(world.definition, (7, "u1")).bucket
     assert {number for number in before if before[number] != after[number]} == {bucket}
+
+
+def test_a_fingerprint_is_of_all_that_a_definition_says_of_rows_and_not_of_its_version(
+    new_world: Callable[..., Any],
+) -> None:
+    """A catalog that was restored from a backup may give a version that was there to another definition."""
+    world = new_world()
+    _committed(world, "one")
+    before = _latest(world).fingerprints
+    world.alter(replace(world.definition, version=2, topics=("profiles", "more")))
+    world.publish()
+    assert _latest(world).fingerprints == before
+    added = Column("note", ColumnType.parse("string"), 99)
+    world.alter(replace(world.definition, columns=(*world.definition.columns, added)))
+    assert world.definition.version == 2
+    world.publish()
+    after = _latest(world).fingerprints
+    assert after.keys() == before.keys()
+    assert not set(after.values()) & set(before.values())
 
 
 def test_an_index_never_goes_back(new_world: Callable[..., Any]) -> None:

@@ -228,6 +228,21 @@ def test_what_is_described_to_callers_is_theirs_alone(served: SimpleNamespace) -
     assert "profiles" not in served.ask(STRANGER, "GET", "/openapi.json").text
 
 
+def test_who_asks_for_an_unknown_table_is_told_what_they_can_do(served: SimpleNamespace) -> None:
+    def told(caller: Caller, path: str = "/v1/tables/none/rows?app_id=7") -> tuple[str, str]:
+        said = served.ask(caller, "GET", path).json()
+        assert said["code"] == "unknown-table"
+        return said["detail"], said["next"]
+
+    to_client = "GET /v1/tables lists those that you may ask for; for others, ask whoever runs the server"
+    assert told(READER) == ('no table "none" is one that you may ask for.', to_client)
+    assert told(READER, "/status?table=none")[1] == to_client
+    config = "thermocline config show      (or add a section [tables.none])"
+    for caller in (OPERATOR, EVERYONE):
+        assert told(caller) == ('no table "none" is configured.', config)
+        assert told(caller, "/status?table=none")[1] == config
+
+
 LISTED_AS = {
     f"{JOBS}/one": f"{JOBS}/{{id}}",
     f"{JOBS}/one/files/manifest.json": f"{JOBS}/{{id}}/files/{{name}}",

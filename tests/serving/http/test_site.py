@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ OF_APP_7 = Caller("app-7", {"orders": Grant(BOTH, Part(scope=(("app_id", "7"),))
 OF_VALUES = Caller("values", {"orders": Grant(BOTH, Part(columns=("value",)))}, key="3123456789ab")
 READER = Caller("reader", {"orders": Grant(frozenset({Action.LOOKUP}))}, key="ba9876543210")
 KEYS = {"Bearer of-ops": OPERATOR, "Bearer of-reader": READER, "Bearer of-all": replace(EVERYONE, key="1")}
+KEYS |= {"Bearer of-stranger": Caller("stranger", {}, key="ca9876543210")}
 KEYS |= {"Bearer of-analyst": ANALYST, "Bearer of-app-7": OF_APP_7, "Bearer of-values": OF_VALUES}
 HERE = {"Sec-Fetch-Site": "same-origin"}
 
@@ -54,7 +56,7 @@ def site(
     stopped = msgspec.structs.replace(
         OWNER, ended="2026-01-01T00:00:00+00:00", stopped_by="offsets-gone", stopped_because=HOSTILE
     )
-    site.add("payments", owner=stopped, unread=UnreadFact(1_000, 1_480, {HOSTILE: 12}, 3))
+    site.add("payments", owner=stopped, schema_change=None, unread=UnreadFact(1_000, 1_480, {HOSTILE: 12}, 3))
     stop = threading.Event()
     thread = keep_fresh(list(site.worlds.values()), stop)
     with client_of(site.app(Guard(admit)), base_url="https://testserver", follow_redirects=False) as client:
@@ -238,7 +240,11 @@ def test_a_tables_status_is_made_once_for_all_who_see_the_same_of_it(
 
 def test_who_operates_nothing_is_shown_nothing(site: SimpleNamespace) -> None:
     page = site.get("/", "of-reader").text
-    assert "There is no table here that you operate." in page
+    assert "Attention" not in page, "of what they can neither see nor mend"
+    assert '<li><a href="/tables/orders/lookup">orders</a></li>' in page.partition('<main id="main"')[2]
+    stranger = site.get("/", "of-stranger").text
+    assert "There is no table here that you may read." in stranger
+    assert "orders" not in stranger
     status = site.get("/status", "of-reader").json()
     assert (status["tables"], status["not_operated"]) == ({}, ["orders"])
     assert "not_operated" not in site.get("/status", "of-all").json()
@@ -386,6 +392,25 @@ def test_the_page_of_a_table_has_what_its_document_has(site: SimpleNamespace) ->
     ):
         assert said in page
     assert page.count('<svg class="bars"') == 3
+
+
+def test_the_last_change_by_the_contract_is_told_with_its_cause(site: SimpleNamespace) -> None:
+    definition = site.get("/status?table=orders").json()["tables"]["orders"]["details"]["definition"]
+    change = definition["schema_change"]
+    assert (change["version"], change["changes"]) == (2, ["score: new column, double"])
+    (cause,) = change["causes"]
+    assert cause == {
+        "columns": ["score"],
+        "record": "orders/1@117",
+        "part": "value",
+        "schema_id": "7",
+        "named": "version 2 of orders-value",
+    }
+    page = site.get("/tables/orders").text
+    assert re.search(r"To version 2, 2 h[^:]* ago: score: new column, double\.", page)
+    said = "score: schema 7 (version 2 of orders-value) of the value, first met at <code>orders/1@117</code>"
+    assert said in page
+    assert "Last change by its contract" not in site.get("/tables/payments").text
 
 
 def test_no_next_commit_is_announced_where_nobody_ingests(site: SimpleNamespace) -> None:

@@ -1,24 +1,18 @@
 """The pages in a real browser: every view, dark and light, wide and narrow, and what axe says of each.
 
-Runs where Chromium and its driver are. With ``SITE_SCREENSHOTS`` set, it leaves pictures in that folder: of
-what is seen first, and of whole pages in its folder ``whole``.
+Runs where Chromium and its driver are. `browser` says how pictures of them are left.
 """
 
 from __future__ import annotations
 
-import base64
-import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.environments import python_with
 from tests.serving.http.site_server import BROKEN, HOSTILE, OWNER, STANDBY, Site, keep_fresh, listening
 from thermocline.errors import Unauthenticated
 from thermocline.serving.http.guard import Guard
@@ -27,38 +21,20 @@ from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
 pytest.importorskip("selenium")
 
 import msgspec
-from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-SIZES = {"wide": (1280, 720), "narrow": (390, 844)}
-OPEN_ALL = "for (const one of document.querySelectorAll('main details')) one.open = true"
+from tests.serving.http.browser import IS_HERE, SCHEMES, SIZES, check, chromium, shown, wait_for
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no Chromium with its driver"),
+    pytest.mark.skipif(not IS_HERE, reason="there is no Chromium with its driver"),
 ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
-
-
-@lru_cache
-def axe() -> str:
-    """The script of axe-core that ``requirements/axe.txt`` locks."""
-    environment = python_with("axe.txt").parents[1]
-    (script,) = environment.glob("lib/python*/site-packages/axe_playwright_python/axe.min.js")
-    return script.read_text()
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -97,48 +73,8 @@ def site(served: Callable[..., Any], tmp_path: Path) -> Iterator[tuple[str, Site
     thread.join()
 
 
-def shown(browser: Any, url: str, size: str, scheme: str) -> None:
-    width, height = SIZES[size]
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == "narrow"},
-    )
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    browser.get(url)
-
-
-def leave_pictures(browser: Any, name: str) -> None:
-    """Of what is seen first, and of the whole page with everything open; where they are asked for."""
-    folder = os.environ.get("SITE_SCREENSHOTS")
-    if not folder:
-        return
-    (Path(folder) / "whole").mkdir(parents=True, exist_ok=True)
-    browser.save_screenshot(f"{folder}/{name}.png")
-    browser.execute_script(OPEN_ALL)
-    taken = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
-    (Path(folder) / "whole" / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
-
-
-def check(browser: Any, name: str) -> None:
-    """Nothing serious by axe, nothing that the policy refused, and no need to scroll sideways."""
-    leave_pictures(browser, name)
-    browser.execute_script(OPEN_ALL)
-    sideways = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert browser.execute_script(sideways) <= 0
-    here = browser.current_url.partition("/tables")[0].rstrip("/")
-    severe = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
-    # A page of a server that is gone may still have asked it; a page that is not there is logged, too.
-    assert [one for one in severe if here in one and "status of 4" not in one] == []
-    browser.execute_script(axe())
-    found = browser.execute_async_script("const done = arguments[0]; axe.run().then(done)")
-    assert len(found["passes"]) > 10, "it looked"
-    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
-
-
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_page_can_be_read(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
     url, _ = site
     pages = {"tables": "/", "orders": "/tables/orders", "stopped": "/tables/payments"}
@@ -242,23 +178,8 @@ def test_a_link_from_elsewhere_leads_to_the_page_for_who_is_signed_in(
         assert asked.count("/tables/orders") <= 2
 
 
-def wait_for(browser: Any, text: str) -> None:
-    """Until a page shows a text."""
-    until = time.monotonic() + 30
-    while not _is_shown(browser, text):
-        assert time.monotonic() < until, f"{text} is not shown"
-        time.sleep(0.1)
-
-
-def _is_shown(browser: Any, text: str) -> bool:
-    try:
-        return text in browser.find_element(By.TAG_NAME, "body").text
-    except StaleElementReferenceException:  # the page was replaced meanwhile
-        return False
-
-
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_rows_are_looked_up_by_the_form(browser: Any, site: tuple[str, Site], size: str, scheme: str) -> None:
     url, served = site
     world = served.worlds["orders"]

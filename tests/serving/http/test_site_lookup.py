@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from thermocline.serving.access.entity_hash import EntityHash
 from thermocline.serving.http.guard import Guard
 from thermocline.serving.http.problems import PEER
 from thermocline.serving.http.site import lookup as lookup_module
-from thermocline.serving.http.site.asked import as_command, as_curl, as_python
+from thermocline.serving.http.site.asked import Access, as_command, as_curl, as_python
 from thermocline.serving.read.caller import EVERYONE, Action, Caller, Credentials, Grant, Part
 
 LOOKUP, ADMIN = frozenset({Action.LOOKUP}), frozenset({Action.ADMIN})
@@ -286,7 +287,8 @@ def test_long_values_that_differ_at_their_ends_are_not_called_the_same(site: Sim
 
 
 def test_the_same_question_is_told_for_a_shell_and_for_python(site: SimpleNamespace) -> None:
-    curl, python, command = codes_of(site.get(app_id="7", user_id=WEIRD, key="").text)
+    exports, curl, python, command = codes_of(site.get(app_id="7", user_id=WEIRD, key="").text)
+    assert shlex.split(exports, comments=True) == ["export", "THERMOCLINE_KEY=KEY"]
     words = shlex.split(curl)
     assert words[:2] == ["curl", "-H"]
     assert words[2] == "Authorization: Bearer $THERMOCLINE_KEY"
@@ -314,9 +316,39 @@ def test_who_is_known_by_a_certificate_is_told_of_no_key(
         return CALLERS["both"]
 
     with client_of(site.site.app(Guard(admit_by_certificate)), base_url="https://testserver") as client:
-        curl, python, _ = codes_of(client.get(PAGE, params={"app_id": "7", "user_id": "u1"}).text)
-    assert shlex.split(curl)[1].startswith("https://testserver/v1/tables/orders/rows?")
-    assert "THERMOCLINE_KEY" not in curl + python
+        exports, curl, python, _ = codes_of(client.get(PAGE, params={"app_id": "7", "user_id": "u1"}).text)
+    of_certificate = ["$THERMOCLINE_CERTIFICATE", "$THERMOCLINE_CERTIFICATE_KEY"]
+    assert shlex.split(curl)[1:5] == ["--cert", of_certificate[0], "--key", of_certificate[1]]
+    assert shlex.split(curl)[5].startswith("https://testserver/v1/tables/orders/rows?")
+    assert shlex.split(exports, comments=True)[1::2] == [f"{name[1:]}=FILE" for name in of_certificate]
+    assert "THERMOCLINE_KEY" not in exports + curl + python
+
+
+def test_who_has_to_know_the_server_by_its_own_ca_is_told_so(
+    site: SimpleNamespace, client_of: Callable[..., Any]
+) -> None:
+    """Method: a shell runs what the page says, with a curl that prints its arguments."""
+    app = site.site.app(Guard(admit, has_own_ca=lambda: True))
+    headers = {"Authorization": "Bearer both"}
+    with client_of(app, base_url="https://testserver") as client:
+        page = client.get(PAGE, params={"app_id": "7", "user_id": "u1"}, headers=headers).text
+    exports, curl, python, _ = codes_of(page)
+    assert shlex.split(exports, comments=True) == [
+        *("export", "THERMOCLINE_CA_FILE=FILE"),
+        *("export", "THERMOCLINE_KEY=KEY"),
+    ]
+    script = f'{exports}\ncurl() {{ printf "%s\\n" "$@"; }}\n{curl}'
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[:4] == ["--cacert", "FILE", "-H", "Authorization: Bearer KEY"]
+    (made,) = (
+        node
+        for node in ast.walk(ast.parse(python))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Client"
+    )
+    assert {one.arg: ast.unparse(one.value) for one in made.keywords} == {
+        "key": "os.environ['THERMOCLINE_KEY']",
+        "ca_file": "os.environ['THERMOCLINE_CA_FILE']",
+    }
 
 
 @pytest.mark.parametrize(("is_proxy", "scheme"), [(True, "https"), (False, "http")])
@@ -332,12 +364,12 @@ def test_only_a_proxy_of_ours_says_that_its_caller_came_by_tls(
     headers = {"Authorization": "Bearer both", "X-Forwarded-Proto": "https"}
     with client_of(from_peer, base_url="http://testserver") as client:
         page = client.get(PAGE, params={"app_id": "7", "user_id": "u1"}, headers=headers).text
-    assert shlex.split(codes_of(page)[0])[-1].startswith(f"{scheme}://testserver/v1/")
+    assert shlex.split(codes_of(page)[1])[-1].startswith(f"{scheme}://testserver/v1/")
 
 
 def test_a_host_that_a_shell_would_run_is_quoted() -> None:
     url = "http://h'$(id)"
-    assert shlex.split(as_curl(url, "t", {"a": "1"}, False)) == ["curl", f"{url}/v1/tables/t/rows?a=1"]
+    assert shlex.split(as_curl(url, "t", {"a": "1"}, Access())) == ["curl", f"{url}/v1/tables/t/rows?a=1"]
     assert shlex.split(as_command(url, "t", {"a": "1"}))[-1] == url
 
 
@@ -348,7 +380,7 @@ def test_columns_that_are_no_names_of_arguments_are_passed_as_a_mapping() -> Non
     assert isinstance(columns[0], Column)
     for name in names:
         definition = replace(PROFILES, key=(name,), entity=(name,), columns=columns)
-        python = as_python("http://h", definition, {name: "a'b"}, False)
+        python = as_python("http://h", definition, {name: "a'b"}, Access())
         assert f"client.lookup('profiles', {{{name!r}: \"a'b\"}})" in python
         assert "os.environ" not in python
         ast.parse(python)

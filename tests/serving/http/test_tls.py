@@ -20,9 +20,10 @@ import pytest
 from tests.certificates import Authority, MountedSecret, Pair
 from tests.serving.wire import PLAIN, listening_at, served_app
 from thermocline.client import Client, Retries, Unreachable
+from thermocline.process.metrics import REGISTRY
 from thermocline.process.tls import pinned_context, server_context
 from thermocline.serving.access import certificates as certificates_module
-from thermocline.serving.access.certificates import Certificates
+from thermocline.serving.access.certificates import Certificates, RefusedCertificates
 from thermocline.serving.process import listening
 from thermocline.serving.process.children import is_ready
 from thermocline.serving.read.caller import EVERYONE, Caller, Credentials
@@ -65,8 +66,10 @@ def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
     return context
 
 
-def connected(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
-    plain = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+def connected(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None, address: str = "127.0.0.1"
+) -> ssl.SSLSocket:
+    plain = socket.create_connection(("127.0.0.1", port), SECONDS_MAX, (address, 0))
     try:
         return context.wrap_socket(plain, server_hostname="localhost", session=session)
     except BaseException:
@@ -94,10 +97,12 @@ def answer_to(connection: socket.socket, request: bytes) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-def is_answered(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> bool:
+def is_answered(
+    port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None, address: str = "127.0.0.1"
+) -> bool:
     """Whether a lookup is; by TLS 1.3, who is refused learns it when they ask."""
     try:
-        with connected(port, context, session) as connection:
+        with connected(port, context, session, address) as connection:
             return answer_to(connection, PLAIN.encode()).startswith(b"HTTP/1.1 200 ")
     except (ssl.SSLError, ConnectionError):
         return False
@@ -179,6 +184,62 @@ def test_a_clients_certificate_that_cannot_be_verified_is_refused(
         assert not is_answered(port, trusting(authority, shown))
         assert is_answered(port, trusting(authority))
     assert {one.certificates for one in asking} == {()}
+
+
+def test_a_clients_certificate_that_is_refused_is_in_the_log_once_an_address_and_counted(
+    served: SimpleNamespace, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: the operator learns why a client gets no answer, and nobody fills the log by it."""
+    strange = Authority(tmp_path / "other", "other").issue("ada", ["ada.example"])
+    before = refused_count()
+    addresses = ("127.0.0.1", "127.0.0.2")
+    with listening_at(served.app, Certificates(*authority.issue().paths, authority.file)) as port:
+        for address in 3 * addresses:
+            assert not is_answered(port, trusting(authority, strange), address=address)
+        assert not is_answered(port, ssl.create_default_context()), "who does not trust us is no such client"
+        until(lambda: refused_count() == before + 6)
+        assert is_answered(port, trusting(authority, authority.issue("ada")))
+    said = [vars(one)["fields"] for one in caplog.records if "certificate refused" in one.message]
+    assert said == [
+        {"address": f"address:{address}", "detail": "unable to get local issuer certificate"}
+        for address in addresses
+    ]
+
+
+def refused_count() -> float:
+    return REGISTRY.get_sample_value("thermocline_client_certificates_refused_total") or 0.0
+
+
+def test_refused_certificates_of_many_addresses_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    refused, error = RefusedCertificates(), ssl.SSLCertVerificationError()
+    error.verify_message = "certificate has expired"
+
+    def note(numbers: range, now: float) -> int:
+        caplog.clear()
+        for number in numbers:
+            refused.note(f"address:192.0.{number // 256}.{number % 256}", error, now)
+        return len(caplog.records)
+
+    assert note(range(1_000), 0.0) == 256
+    assert note(range(1_000), 3_599.0) == 0
+    assert note(range(10), 3_601.0) == 10, "they are named again an hour later"
+
+
+def test_whether_clients_need_a_ca_of_the_servers_own_is_known(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the CAs that clients trust by themselves are first the usual ones, and then those of a file."""
+    pair, other = authority.issue(), Authority(tmp_path / "other", "other").issue()
+    assert Certificates(*pair.paths).has_own_ca
+    secret = MountedSecret(tmp_path / "secret")
+    secret.show(*other.paths)
+    certificates = Certificates(secret.certificate, secret.key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    assert not Certificates(*pair.paths).has_own_ca
+    assert certificates.has_own_ca
+    secret.show(*pair.paths)
+    certificates.refresh()
+    assert not certificates.has_own_ca, "a new certificate may be of another CA"
 
 
 def test_without_a_ca_for_clients_their_certificates_say_nothing(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import threading
 import time
@@ -29,7 +30,7 @@ from thermocline.process.clock import SystemClock
 from thermocline.serving.hot import disk_room
 from thermocline.serving.http.app import create_app
 from thermocline.serving.process.children import Child, Children, listening_file
-from thermocline.serving.process.server import load_definitions, serve
+from thermocline.serving.process.server import dealt, load_definitions, serve
 from thermocline.serving.read.tables import ServedTable, Tables
 from thermocline.settings import ServingSettings, Settings
 
@@ -266,3 +267,27 @@ def test_a_server_says_what_disk_it_has_and_needs(
         "kept_bytes": 536_870_912,
         "used_bytes_max": 18_000_000_000,
     }
+
+
+def test_each_table_has_a_process_while_there_are_enough() -> None:
+    assert dealt({"a": ["t"], "b": ["t"], "c": ["u"]}, 4) == [("a",), ("b",), ("c",)]
+
+
+def test_tables_of_the_same_topics_share_a_process_and_those_of_many_are_spread() -> None:
+    topics = {f"t{topic}_{number}": [f"t{topic}", "all"] for number in range(3) for topic in range(4)}
+    assert dealt(topics, 4) == [tuple(f"t{topic}_{number}" for number in range(3)) for topic in range(4)]
+    one = {f"n{number}": ["t"] for number in range(9)}
+    assert dealt(one, 4) == [("n0", "n4", "n8"), ("n1", "n5"), ("n2", "n6"), ("n3", "n7")]
+    more = dealt({**one, "n9": ["t"]}, 4)
+    assert [names for names in more if "n9" not in names] == [("n0", "n4", "n8"), ("n2", "n6"), ("n3", "n7")]
+
+
+def test_no_process_has_more_than_twice_its_share_of_the_tables(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(200):
+        count, processes = chance.randint(1, 60), chance.randint(1, 8)
+        topics = {f"n{number}": [f"t{chance.randrange(chance.randint(1, 20))}"] for number in range(count)}
+        found = dealt(topics, processes)
+        assert sorted(name for names in found for name in names) == sorted(topics)
+        assert len(found) <= processes
+        assert max(map(len, found)) <= 2 * -(-count // processes)

@@ -134,15 +134,17 @@ def test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_re
     assert {row["score"] for row in world.rows().values()} == {None, 0.5}
 
 
-def with_another_topic(world: Any, table: ServedTable) -> Callable[[], int]:
-    """A topic came, which the tailer has not read to its end; what tells the version that is served."""
+def with_another_topic(
+    world: Any, table: ServedTable, topics: tuple[str, ...] = ("profiles", "more")
+) -> Callable[[], int]:
+    """The last topic came, which the tailer has not read to its end; what tells the version served."""
     world.produce({"user": "u0", "slot": 1}, {"count": 1, "price": "1.00"})
     world.tail()
-    world.alter(replace(BEFORE, version=2, topics=("profiles", "more")))
+    world.alter(replace(BEFORE, version=len(topics), topics=topics))
     world.publish()
     table.refresh()
     world.tier.follow(world.definition, source_of(world.table, world.state))
-    world.tier.extend(Seam({("more", 0): 0}))
+    world.tier.extend(Seam({(topics[-1], 0): 0}))
     assert world.tier.records == 1
 
     def served_version() -> int:
@@ -173,6 +175,28 @@ def test_but_not_for_long_where_it_is_not_read(
     monkeypatch.setattr(lookup, "UNREAD_SECONDS_MAX", 0.0)
     assert served_version() == 2
     assert served[1].reader.look(()).is_stale
+
+
+def test_each_topic_that_comes_is_waited_for_also_after_one_that_was_not_read_in_time(
+    new_world: Callable[..., Any],
+) -> None:
+    world = new_world(BEFORE)
+    world.commit()
+    world.publish()
+    world.tail()
+    (world.folder / "tailer.json").write_bytes(b'{"caught_up_to_start_ends": true}')
+    table = ServedTable(world.definition, world.folder, world.published, world.clock, 5.0)
+    table.refresh()
+    served_version = with_another_topic(world, table)
+    assert served_version() == 1
+    world.clock.advance(lookup.UNREAD_SECONDS_MAX)
+    assert served_version() == 2
+    world.tier.append([], Seam({("more", 0): 0}), {("more", 0): world.clock.monotonic()})
+    served_version = with_another_topic(world, table, ("profiles", "more", "third"))
+    assert served_version() == 2
+    world.clock.advance(lookup.UNREAD_SECONDS_MAX)
+    assert served_version() == 3
+    table.close()
 
 
 def test_until_the_hot_tier_follows_answers_stay_whole_under_the_definition_before(

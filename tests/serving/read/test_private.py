@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,13 +52,20 @@ class LogOf:
         self.topic_id = "topic-1"
         self.dropped: set[tuple[int, int]] = set()
         """What compaction took away, by partition and offset."""
+        self.others: dict[str, list[tuple[bytes, bytes]]] = {}
+        """The keys and values of other topics, of one partition each."""
         self.while_it_is_read: Callable[[], None] = lambda: None
 
     def cluster_id(self) -> str:
         return "cluster-1"
 
     def describe(self, topics: Sequence[str]) -> dict[str, Any]:
-        return {topic: SimpleNamespace(topic_id=self.topic_id, partitions=3) for topic in topics}
+        return {
+            topic: SimpleNamespace(topic_id=f"{topic}-1", partitions=1)
+            if topic in self.others
+            else SimpleNamespace(topic_id=self.topic_id, partitions=3)
+            for topic in topics
+        }
 
     def bounds(self, topics: Sequence[str]) -> tuple[Seam, Seam]:
         return self.starts(topics), self.ends(topics)
@@ -68,17 +77,22 @@ class LogOf:
         lag_ms = self.lag_ms if self.is_compacted else None
         return dict.fromkeys(topics, TopicRetention(None, False, lag_ms, backdated_ms_max=0))
 
-    def starts(self, _: Sequence[str]) -> Seam:
-        return Seam.of({"profiles": dict.fromkeys(range(3), 0)})
+    def starts(self, topics: Sequence[str]) -> Seam:
+        others = {topic: {0: 0} for topic in self.others if topic in topics}
+        return Seam.of({"profiles": dict.fromkeys(range(3), 0), **others})
 
-    def ends(self, _: Sequence[str]) -> Seam:
+    def ends(self, topics: Sequence[str]) -> Seam:
+        others = {(topic, 0): len(log) for topic, log in self.others.items() if topic in topics}
         end: Seam = self.world.end
-        return end
+        return end.merged_max(Seam(others))
 
     def read(self, _: Any, ranges: Sequence[OffsetRange], *__: Any) -> Iterator[RecordChunk]:
         self.while_it_is_read()
         for part in ranges:
-            for offset in range(part.first, part.end):
+            log = self.others.get(part.topic, [])
+            for offset, (key, value) in list(enumerate(log))[part.first : part.end]:
+                yield RecordChunk(part.topic, 0, [key], [value], [offset], [0])
+            for offset in range(part.first, 0 if part.topic in self.others else part.end):
                 if (part.partition, offset) not in self.dropped:
                     yield self.world.chunk(part.partition, offset, offset + 1)
 
@@ -525,6 +539,54 @@ def test_changes_that_history_or_log_do_not_tell_are_refused_with_the_reason(
     with pytest.raises(ReadPointGone, match=reason) as refused:
         changes_since(private_world, point)
     assert "thermocline extract profiles" in refused.value.next
+
+
+def rotate(private_world: SimpleNamespace, version: int, seam: dict[str, int], **summary: str) -> None:
+    """A commit by which these other topics feed the table, up to these offsets, and no more."""
+    table, world = private_world.table, private_world.world
+    definition = replace(world.definition, topics=("profiles", *seam), version=version)
+    with table.transaction() as change:
+        change.set_properties({catalogs.DEFINITION_PROPERTY: definition.to_json()})
+    ids = {"profiles": "topic-1", **{topic: f"{topic}-1" for topic in seam}}
+    others = Seam({(topic, 0): end for topic, end in seam.items()})
+    said = {
+        catalogs.SUMMARY_SEAM: world.end.merged_max(others).to_json(),
+        catalogs.SUMMARY_TOPIC_IDS: json.dumps(ids),
+        catalogs.SUMMARY_DEFINITION_VERSION: str(version),
+    }
+    commit(table, world, **said, **summary)
+
+
+def record_of(user: str, text: str) -> tuple[bytes, bytes]:
+    return json.dumps(key_of(user)).encode(), json.dumps(value_of(text)).encode()
+
+
+def test_changes_are_told_over_a_topic_that_left_and_one_that_came(private_world: SimpleNamespace) -> None:
+    """Method: the copy begins when the table has all of the one; the other has a record of an earlier key."""
+    log = private_world.log
+    log.others = {"old": [record_of("u9", "of old")]}
+    rotate(private_world, 2, {"old": 1}, **{catalogs.SUMMARY_TOPICS_ADDED: "old"})
+    _, point = extracted(private_world)
+    assert point.end["old", 0] == 1
+    rotate(private_world, 3, {}, **{catalogs.SUMMARY_TOPICS_LEFT: "old"})
+    log.others = {"new": [record_of("u1", "of new")]}
+    assert changes_since(private_world, point) == {}
+    rotate(private_world, 4, {"new": 0}, **{catalogs.SUMMARY_TOPICS_ADDED: "new"})
+    private_world.world.produce(key_of("u2"), value_of("later"), partition=2)
+    assert changes_since(private_world, point) == {"u1": ("upsert", "of new"), "u2": ("upsert", "later")}
+
+
+def test_changes_of_a_compacted_topic_that_came_are_refused_where_its_deletes_may_be_gone(
+    private_world: SimpleNamespace,
+) -> None:
+    """A topic may have been there for long, and the user was not allowed to read it."""
+    _, point = extracted(private_world)
+    private_world.log.others = {"new": [record_of("u1", "of new")]}
+    rotate(private_world, 2, {"new": 0}, **{catalogs.SUMMARY_TOPICS_ADDED: "new"})
+    assert changes_since(private_world, point) == {"u1": ("upsert", "of new")}
+    private_world.log.is_compacted = True
+    with pytest.raises(ReadPointGone, match="tombstones"):
+        changes_since(private_world, point)
 
 
 @pytest.mark.parametrize("while_read", [False, True])

@@ -16,7 +16,7 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.serving.small_lake import create_table, lake_settings
 from thermocline.iceberg import catalog as catalogs
-from thermocline.iceberg.alterations import NotedAlteration, with_alteration
+from thermocline.iceberg.alterations import NotedAlteration, NotedCause, with_alteration
 from thermocline.iceberg.files import write_file
 from thermocline.iceberg.holder import Holder, path_of
 from thermocline.iceberg.leases import READERS, lease_path, write_lease
@@ -27,6 +27,8 @@ from thermocline.serving.tail.facts_keeper import FactsKeeper, with_changes, wit
 from thermocline.serving.tail.recent_ages import RecentAges
 from thermocline.serving.tail.table_facts import (
     Bar,
+    SchemaCauseFact,
+    SchemaChangeFact,
     TableFacts,
     UnreadFact,
     VersionFact,
@@ -267,6 +269,19 @@ def test_alterations_are_known_with_their_snapshots_and_those_from_before_any_wi
         VersionFact(2, 7_000, "", ("note becomes string",)),
         VersionFact(3, 9_500, "77", ()),
     )
+
+
+def test_the_last_change_by_a_contract_is_kept_with_its_cause(tmp_path: Path, table: Any) -> None:
+    assert looked(kept(tmp_path, ManualClock()), tmp_path, table).schema_change is None
+    cause = NotedCause(("plan",), "orders/0@4", "value", "2", "version 7 of orders-value")
+    noted = NotedAlteration(2, 7_000, "b2", ("plan is added",), (cause,))
+    with table.transaction() as transaction:
+        transaction.set_properties(with_alteration(table.properties, noted))
+    facts = looked(kept(tmp_path, ManualClock()), tmp_path, table)
+    of_cause = SchemaCauseFact(("plan",), "orders/0@4", "value", "2", "version 7 of orders-value")
+    assert facts.schema_change == SchemaChangeFact(2, 7_000, ("plan is added",), (of_cause,))
+    (version,) = with_changes((VersionFact(2, 7_500, "9"),), table.properties)
+    assert version.changes == noted.sentences
 
 
 def test_a_day_of_bars_is_kept() -> None:
