@@ -1,6 +1,7 @@
 """Tables of one topic, each read alone and read together: a large batch into a few, small ones into many.
 
-The many have a `where` each, so that each takes its part of the topic; they are on the local engine.
+The many have a `where` each, so that each takes its part of the topic; they are on the local engine. In some
+of their rounds, only a few of them get records.
 """
 
 from __future__ import annotations
@@ -81,15 +82,17 @@ def _many(options: argparse.Namespace) -> dict[str, Any]:
     with _tables(options.seed, "local", names, buckets=1, is_filtered=True) as (bench, owners):
         figures: dict[str, Any] = {"tables": options.many, "records_per_round": options.round_records}
         figures["memory_after_start_mb"] = _memory_mb()
-        for name, step in (
-            ("read_together", lambda: _step_all(owners)),
-            ("read_alone", lambda: _step_each(owners)),
+        together, alone = (lambda: _step_all(owners)), (lambda: _step_each(owners))
+        for name, step, kinds in (
+            ("read_together", together, options.many),
+            ("read_together_most_without_records", together, options.few),
+            ("read_alone", alone, options.many),
         ):
-            bench.write(options.round_records, options.many)
+            bench.write(options.round_records, kinds)
             bench.timed(step)  # what is made once
             rounds = []
             for _ in range(ROUNDS):
-                bench.write(options.round_records, options.many)
+                bench.write(options.round_records, kinds)
                 rounds.append(bench.timed(step))
             figures[name] = sorted(rounds, key=lambda one: one["seconds"])[ROUNDS // 2]
             figures[name]["memory_mb"] = _memory_mb()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from thermocline.cli.init_asked import is_asking
 from thermocline.cli.output import counted, error_document, say, show
 from thermocline.cli.publishing import publish_once
 from thermocline.cli.session import AsJson, session_of
+from thermocline.cli.table import alteration_costs
 from thermocline.errors import ExitCode, NotConfirmed, ThermoclineError
 from thermocline.text.typed import again
 
@@ -54,14 +55,18 @@ def apply(
 
     steps = planned_steps(settings, wanted, SystemClock())
     to_do = [step for step in steps if step.is_done]
+    costs = {step.table: alteration_costs(settings, step.agreed) for step in to_do if step.agreed is not None}
     if not as_json:
-        show(None, Text("\n".join(_plan_lines(steps))), as_json=False)
+        show(None, Text("\n".join(_plan_lines(steps, costs))), as_json=False)
     # safety: apply-yes, apply-dry-run
     is_agreed = bool(to_do) and not dry_run and _confirmed(to_do, yes)
     done = [_done(settings, step) for step in to_do] if is_agreed else []
     document = {
         "dry_run": dry_run,
-        "tables": [_document(step, {one.step.table: one for one in done}) for step in steps],
+        "tables": [
+            _document(step, {one.step.table: one for one in done}) | {"costs": costs.get(step.table, ())}
+            for step in steps
+        ],
     }
     show(document, Text(_last_line(steps, done, dry_run)), as_json)
     return _exit_code(steps, done, is_declined=bool(to_do) and not dry_run and not is_agreed)
@@ -103,11 +108,12 @@ def _done(settings: Settings, step: Step) -> _Done:
     return _Done(step)
 
 
-def _plan_lines(steps: Sequence[Step]) -> list[str]:
+def _plan_lines(steps: Sequence[Step], costs: Mapping[str, Sequence[str]]) -> list[str]:
     lines = []
     for step in steps:
         lines.append(f"{step.table}: {_WORDS[step.action]}")
         lines += [f"  {change}" for change in step.changes]
+        lines += [f"  cost: {one}" for one in costs.get(step.table, ())]
         if step.error is not None:
             lines += _error_lines(step.error, is_listed=bool(step.changes))
     return lines

@@ -171,7 +171,7 @@ def _try_table(settings: Settings, name: str, table: Table) -> Tried:
     from thermocline.iceberg.compared import compared
 
     try:
-        found = compared(table, settings.table(name).definition(name))
+        found = compared(table, settings.table(name), name)
         if found.refusals:
             raise AlterationRefused(table=name, problems=found.refusals)
     except ThermoclineError as error:

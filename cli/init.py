@@ -422,6 +422,7 @@ def _document(found: _Found, definition: LiveTable, section: str, is_written: bo
                 "path": list(one.path),
                 "evidence": one.evidence,
                 "notes": list(one.notes),
+                "comment": one.comment,
             }
             for one in proposal.columns
         ],

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from thermocline.cli.output import say
-from thermocline.errors import ThermoclineError
+from thermocline.errors import ThermoclineError, TrinoRefused
 from thermocline.text.typed import command
 
 if TYPE_CHECKING:
+    from thermocline.rules.definition import LiveTable
     from thermocline.settings import Settings
+    from thermocline.views.publication import Publication
+    from thermocline.views.publish import PublishRound
+
+SERVER_FOLLOWS_SECONDS: Final = 30.0
+"""A server looks at its tables each second, and reads what is hot again where one was altered."""
+LOOK_SECONDS: Final = 1.0
 
 
 @contextmanager
@@ -42,9 +49,43 @@ def publish_once(settings: Settings, name: str) -> None:
     from thermocline.views.publication import Publication
 
     with _softly(f"its views are older, or withdrawn; next: {command(f'views publish {name}')}"):
-        done = Publication(settings, name, SystemClock())()
+        done = _published_as_altered(Publication(settings, name, SystemClock()))
         if done.stop is not None:
             raise done.stop
+
+
+def _published_as_altered(publication: Publication) -> PublishRound:
+    """Published; views of the server's live table once it has the columns that they name."""
+    is_served = publication.settings.views.hot == "server"
+    clock = publication.clock
+    deadline = clock.monotonic() + SERVER_FOLLOWS_SECONDS
+    while True:
+        try:
+            return publication()
+        except TrinoRefused:
+            if not is_served or clock.monotonic() >= deadline:
+                raise
+        clock.sleep(LOOK_SECONDS)
+
+
+def costs_in_trino(settings: Settings, definition: LiveTable) -> Iterator[str]:
+    """What Trino can't do with the table as it is to be, in sentences; nothing without published views."""
+    if not settings.views.enabled:
+        return
+    from thermocline.views.check import format_problem
+    from thermocline.views.readable import unreadable_in_sql
+    from thermocline.views.trino_client import Trino
+
+    because = unreadable_in_sql(definition)
+    if because is not None and settings.views.hot != "server":
+        yield f"no live view can be made of it: {because}"
+    try:
+        version = str(Trino(settings.views, table=definition.name).rows("SELECT version()")[0][0])
+    except ThermoclineError as error:
+        yield f"[{error.code}] Trino was not asked whether it can read the table then"
+        return
+    if problem := format_problem(definition.format_version, version):
+        yield problem
 
 
 def drop_with_table(settings: Settings, name: str) -> None:

@@ -11,14 +11,17 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from thermocline.cli.output import confirmed, error_document, say, show, table
-from thermocline.cli.publishing import drop_with_table, publish_once
+from thermocline.cli.init_asked import is_asking
+from thermocline.cli.output import confirmed, counted, error_document, say, show, table
+from thermocline.cli.publishing import costs_in_trino, drop_with_table, publish_once
 from thermocline.cli.session import AsJson, TableName, session_of
 from thermocline.cli.table_from_schema import FromSchema
-from thermocline.errors import BadParameter, ExitCode, ForeignSnapshot, TableMissing
-from thermocline.text.typed import command
+from thermocline.errors import BadParameter, ExitCode, ForeignSnapshot, NotConfirmed, TableMissing
+from thermocline.text.typed import again, command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.ingest.table.drop import Dropped
     from thermocline.rules.alteration import Alteration
@@ -152,13 +155,14 @@ def alter(
             "--drop", metavar="COLUMN", help="Column to drop, or address.zip for a field; the file lacks it."
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Drop without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Apply configuration changes to the table.
 
-    For example new columns, wider types, names, another order, new topics, another number of buckets, or
-    on_error. A column that the file leaves out is dropped only where --drop names it, after a yes.
+    For example new columns, wider types, names, another order, comments, where a column is read from, new
+    topics, another number of buckets, format version 3, or on_error. Shows first what changes and what it
+    costs, and asks. A column that the file leaves out is dropped only where --drop names it.
     """
     session = session_of(context)
     settings = session.settings()
@@ -166,39 +170,49 @@ def alter(
     from thermocline.ingest.table.alter import alter_table
     from thermocline.process.clock import SystemClock
 
-    agreed: Alteration | None = None
-    words = "".join(f" --drop {one}" for one in drop or ())
-    if drop and not dry_run:
-        agreed = alter_table(settings, name, SystemClock(), dry_run=True, drop=drop)
-        if not yes and not _agreed_to(name, agreed, words):  # safety: alter-drop-yes
-            show({"table": name, "changes": []}, Text(f"{name}: nothing was altered"), as_json)
-            return ExitCode.NOTHING_TO_DO
-    altered = alter_table(settings, name, SystemClock(), dry_run, say, agreed, drop or ())
-    if altered.changes and not dry_run:
-        publish_once(settings, name)
-    version = altered.definition.version
-    document = {
-        "table": name,
-        "changes": altered.changes,
-        "definition_version": version,
-        "dry_run": dry_run,
-        "field_ids": {column.name: column.field_id for column in altered.added},
-        "files_to_rewrite": altered.files_to_rewrite,
-    }
-    if not altered.changes:
+    planned = alter_table(settings, name, SystemClock(), dry_run=True, drop=drop or ())
+    if not planned.changes:
+        document = _altered_document(name, planned, (), dry_run)
         show(document, Text(f"{name}: nothing to do: the table already matches the file"), as_json)
         return ExitCode.NOTHING_TO_DO
-    lines = "\n".join(f"  {change}" for change in altered.changes)
-    after = (
-        f"next: {command(f'table alter {name}{words}')}"
-        if dry_run
-        else f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
-    )
-    if altered.files_to_rewrite and not settings.maintenance.enabled:
+    costs = alteration_costs(settings, planned)
+    document = _altered_document(name, planned, costs, dry_run)
+    lines = "\n".join([*(f"  {change}" for change in planned.changes), *(f"  cost: {one}" for one in costs)])
+    version = f"version {planned.definition.version} of its definition"
+    if dry_run:
+        words = "".join(f" --drop {one}" for one in drop or ())
+        after = f"next: {command(f'table alter {name}{words}')}"
+        show(document, Text(f"{name} would be altered to {version}\n{lines}\n{after}"), as_json)
+        return ExitCode.DONE
+    if not yes and not _agreed_to(name, planned, lines):  # safety: alter-yes
+        show({"table": name, "changes": []}, Text(f"{name}: nothing was altered"), as_json)
+        return ExitCode.NOTHING_TO_DO
+    alter_table(settings, name, SystemClock(), say=say, agreed=planned, drop=drop or ())
+    publish_once(settings, name)
+    after = f"running servers follow by themselves; next: {command(f'ingest run {name}')}"
+    if planned.files_to_rewrite and not settings.maintenance.enabled:
         after += f"\nand, as [maintenance] is not enabled: {command(f'maintain run {name}')}"
-    verb = "would be altered to" if dry_run else "altered to"
-    show(document, Text(f"{name} {verb} version {version} of its definition\n{lines}\n{after}"), as_json)
+    show(document, Text(f"{name} altered to {version}\n{lines}\n{after}"), as_json)
     return ExitCode.DONE
+
+
+def alteration_costs(settings: Settings, planned: Alteration) -> tuple[str, ...]:
+    """What an alteration costs, in sentences. Asks the catalog, Kafka and, if it has the views, Trino."""
+    from thermocline.ingest.table.alter import costs_of
+
+    return (*costs_of(settings, planned), *costs_in_trino(settings, planned.definition))
+
+
+def _altered_document(name: str, planned: Alteration, costs: Sequence[str], dry_run: bool) -> dict[str, Any]:
+    return {
+        "table": name,
+        "changes": planned.changes,
+        "costs": costs,
+        "definition_version": planned.definition.version,
+        "dry_run": dry_run,
+        "field_ids": {column.name: column.field_id for column in planned.added},
+        "files_to_rewrite": planned.files_to_rewrite,
+    }
 
 
 @app.command()
@@ -344,11 +358,14 @@ def _confirmed(name: str, what_goes: Dropped, purge: bool) -> bool:
     return confirmed(f"Drop {goes}?", goes, command(words))
 
 
-def _agreed_to(name: str, planned: Alteration, words: str) -> bool:
-    for change in planned.changes:
-        say(f"  {change}")
-    what = f"what {name} has in the columns or fields"
-    return confirmed(f"Alter {name} so?", what, command(f"table alter {name}{words} --yes"))
+def _agreed_to(name: str, planned: Alteration, lines: str) -> bool:
+    """Whether somebody at the terminal says yes. Raises `NotConfirmed` where nobody can."""
+    say(lines)
+    if not is_asking(yes=False):
+        count = counted(len(planned.changes), "change")
+        problem = f"{count} of the table {name} would be made, and this was not confirmed"
+        raise NotConfirmed(problem=problem, command=again("--yes"))
+    return typer.confirm(f"Alter {name} so?", err=True)
 
 
 def _presence(entry: dict[str, Any]) -> str:
@@ -362,9 +379,15 @@ def _presence(entry: dict[str, Any]) -> str:
 def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
     definition = document["definition"]
     columns = [
-        (column["name"], _type(column), "key" if column["name"] in definition["key"] else "")
+        (
+            column["name"],
+            _type(column),
+            "key" if column["name"] in definition["key"] else "",
+            column.get("comment", ""),
+        )
         for column in definition["columns"]
     ]
+    has_comments = any(row[-1] for row in columns)
     choices = [
         (name, ", ".join(value) if isinstance(value, list) else _fact(value))
         for name, value in definition.items()
@@ -373,7 +396,9 @@ def _described(document: dict[str, Any], snapshot: dict[str, Any]) -> Group:
     head = Text(f"{document['table']}: {document['identifier']}\n")
     facts = [(name, _fact(value)) for name, value in snapshot.items()]
     parts = [
-        table(("column", "type", ""), columns),
+        table(("column", "type", "", "comment"), columns)
+        if has_comments
+        else table(("column", "type", ""), [row[:-1] for row in columns]),
         table(("definition", ""), choices),
         table(("snapshot", ""), facts),
     ]

@@ -51,14 +51,15 @@ def _seen(settings: Settings, catalog: Catalog | None, name: str) -> _Seen:
     from thermocline.iceberg.catalog import find_table
     from thermocline.iceberg.compared import compared
 
-    wanted = settings.table(name).definition(name)
-    table = find_table(catalog, wanted.identifier) if catalog is not None else None
+    configured = settings.table(name)
+    identifier = configured.identifier
+    table = find_table(catalog, identifier) if catalog is not None else None
     if table is None:
-        return _Seen(name, wanted.identifier)
+        return _Seen(name, identifier)
     try:
-        return _Seen(name, wanted.identifier, compared(table, wanted))
+        return _Seen(name, identifier, compared(table, configured, name))
     except ThermoclineError as error:  # of this table alone
-        return _Seen(name, wanted.identifier, error=error)
+        return _Seen(name, identifier, error=error)
 
 
 def _document(seen: _Seen) -> dict[str, Any]:

@@ -63,7 +63,13 @@ class Proposed:
             "findings": dict(self.proposal.findings),
             "key": list(self.proposal.key),
             "columns": [
-                {"name": one.name, "type": one.type, "evidence": one.evidence, "notes": list(one.notes)}
+                {
+                    "name": one.name,
+                    "type": one.type,
+                    "evidence": one.evidence,
+                    "notes": list(one.notes),
+                    "comment": one.comment,
+                }
                 for one in self.proposal.columns
             ],
             "left_out": [{"name": one.name, "why": one.why} for one in self.proposal.left_out],

@@ -70,7 +70,7 @@ def tables(examination: Examination) -> Sequence[Finding]:
         except ThermoclineError as error:
             found.append(of_error(error, name))
             continue
-        wanted = with_evolved(examination.settings.table(name).definition(name), definition)
+        wanted = with_evolved(examination.settings.table(name).definition(name, definition), definition)
         differences = wanted.differences(definition)
         if differences:
             found.append(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from thermocline.ingest.engine.engine import Engine, start_engine
 from thermocline.ingest.owner.observers import Observers, wait_for
 from thermocline.ingest.owner.observing import observers_of
 from thermocline.ingest.owner.owner import Owner
+from thermocline.ingest.owner.scans import catch_up
 from thermocline.ingest.owner.turns import WATCH_SECONDS, WATCHES_PER_SECOND, IngestedTable, Opener, Turns
 from thermocline.ingest.table.progress import is_up_to_date
 from thermocline.kafka.log import Log
@@ -66,7 +66,7 @@ def run(
 ) -> tuple[Ended, ...]:
     """Own the tables and ingest into them until ``stop`` is set; how it ended for each.
 
-    With ``once``, one table after the other, and only up to the ends that the log has then;
+    With ``once``, only up to the ends that the log has then; tables that may share scans do;
     `ExitCode.NOTHING_TO_DO` where the table is already there. Without it, errors that pass by themselves (a
     broker away, a catalog locked) are waited out; of a single table only once it is owned. Any other error
     stops the table that met it, which is as its last commit left it.
@@ -127,24 +127,43 @@ class _Running:
         )
 
     def all_caught_up(self, names: Sequence[str], stop: threading.Event) -> tuple[Ended, ...]:
-        """One after the other; tables that are made meanwhile come last."""
-        waiting, ended = deque(names), list[Ended]()
+        """All of them together; then the tables that were made meanwhile, together."""
+        waiting, ended = list(names), list[Ended]()
         self.on_made = waiting.extend
         while waiting:
-            ended.append(self.caught_up(waiting.popleft(), stop))
+            some, waiting[:] = tuple(waiting), ()
+            ended += self._caught_up(some, stop)
         return tuple(ended)
-
-    def caught_up(self, name: str, stop: threading.Event) -> Ended:
-        try:
-            return Ended(name, self._catch_up(name, stop))
-        except ThermoclineError as error:
-            return Ended(name, error.exit_code, error)
 
     def stop_engine(self) -> None:
         if self._engine is not None and not isinstance(self._engine, ThermoclineError):
             self._engine.stop()
 
-    def _catch_up(self, name: str, stop: threading.Event) -> int:
+    def _caught_up(self, names: Sequence[str], stop: threading.Event) -> list[Ended]:
+        ended: dict[str, Ended] = {}
+        owners: dict[str, Owner] = {}
+        try:
+            for name in names:
+                try:
+                    found = self._owned(name, stop)
+                except ThermoclineError as error:
+                    ended[name] = Ended(name, error.exit_code, error)
+                    continue
+                if isinstance(found, ExitCode):
+                    ended[name] = Ended(name, found)
+                else:
+                    owners[name] = found
+            for owner, outcome in catch_up(list(owners.values()), stop):
+                name = owner.definition.name
+                ended[name] = _how(name, outcome)
+                owners.pop(name).close(ended[name].error)
+        finally:
+            for owner in owners.values():
+                owner.close()
+        return [ended[name] for name in names]
+
+    def _owned(self, name: str, stop: threading.Event) -> Owner | ExitCode:
+        """The owner of a table; or the exit code, where there is nothing to do, or no time for it."""
         if stop.is_set():
             return ExitCode.PARTLY_DONE
         # Known without an engine, and without taking the table from its owner.
@@ -155,15 +174,7 @@ class _Running:
             opening.claim.wait_until_free(stop)
         except StoppedWaiting:
             return ExitCode.PARTLY_DONE
-        owner = self._owner(opening)
-        error: ThermoclineError | None = None
-        try:
-            return owner.catch_up(stop)
-        except ThermoclineError as stopped:
-            error = stopped
-            raise
-        finally:
-            owner.close(error)
+        return self._owner(opening)
 
     def _opener(self, name: str) -> Opener:
         lines = iter((_logger.info,))  # a standby watches its owner again and again
@@ -209,6 +220,15 @@ class _Running:
         # A dead JVM looks like a catalog that does not answer, and would be waited out for ever.
         self._engine.check()
         return self._engine
+
+
+def _how(name: str, outcome: ExitCode | Exception) -> Ended:
+    """Raises what is none of our errors."""
+    if isinstance(outcome, ThermoclineError):
+        return Ended(name, outcome.exit_code, outcome)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return Ended(name, outcome)
 
 
 def _engine_title(names: Sequence[str]) -> str:

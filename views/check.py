@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from thermocline.views.facts import TableFacts
     from thermocline.views.trino_client import Trino
 
-__all__ = ["ViewCheck", "check_table", "check_topics", "check_trino", "check_views"]
+__all__ = ["ViewCheck", "check_table", "check_topics", "check_trino", "check_views", "format_problem"]
 
 INTERVALS_KEPT_MIN: Final = 10
 """A topic that keeps records for less than so many commit intervals ends its views after the first hiccup."""
@@ -164,7 +164,9 @@ def check_trino(settings: Settings, name: str, format_version: int, trino: Trino
     views = settings.views
     version = str(trino.rows("SELECT version()")[0][0])
     yield ViewCheck("Trino", f"answers at {trino.url}, version {version}")
-    yield from _format_version(format_version, version)
+    if problem := format_problem(format_version, version):
+        advice = f"Trino {READS_FORMAT_3_FROM} or newer; or create the table again with format_version = 2"
+        yield ViewCheck("format_version", f"{FORMAT_3}: {problem}", advice)
     catalogs = {row[0] for row in trino.rows("SHOW CATALOGS")}
     for catalog in (views.lake, views.kafka, *([views.live] if views.hot == "server" else [])):
         yield _configured(f"catalog {catalog}", catalog in catalogs, "there", "not there")
@@ -180,16 +182,13 @@ def _configured(subject: str, is_there: bool, there: str, missing: str) -> ViewC
     return ViewCheck(subject, there) if is_there else ViewCheck(subject, missing, advice)
 
 
-def _format_version(format_version: int, version: str) -> Iterator[ViewCheck]:
-    """Nothing where Trino can read the deletes of such a table; one that is no number may be able to."""
+def format_problem(format_version: int, version: str) -> str:
+    """Why that Trino can't read such a table; empty where it can, or where its version is no number."""
     number = re.match(r"\d+", version)
     is_old = number is not None and int(number[0]) < READS_FORMAT_3_FROM
-    if format_version == FORMAT_3 and is_old:
-        yield ViewCheck(
-            "format_version",
-            f"3: Trino {version} can't read its deletes, queries fail with `Unexpected PUFFIN file format`",
-            f"Trino {READS_FORMAT_3_FROM} or newer; or create the table again with format_version = 2",
-        )
+    if format_version != FORMAT_3 or not is_old:
+        return ""
+    return f"Trino {version} can't read its deletes, queries fail with `Unexpected PUFFIN file format`"
 
 
 def check_views(

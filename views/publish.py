@@ -18,8 +18,10 @@ from thermocline.errors import (
     ThermoclineError,
     TombstonesGone,
     TopicMissing,
+    TrinoRefused,
     ViewContended,
     ViewForeign,
+    ViewsUnreadable,
 )
 from thermocline.failpoints import failpoint, failstep
 from thermocline.iceberg.catalog import current_state, definition_of, load_table
@@ -29,6 +31,7 @@ from thermocline.views.leases import RENEWED_SECONDS, hold
 from thermocline.views.noting import ViewNoter, published_notes, withdrawn_notes
 from thermocline.views.plan import PlannedView, cold_view, live_views, modes_of
 from thermocline.views.published import PublishedView, ViewAction, verdict
+from thermocline.views.readable import unreadable_in_sql
 from thermocline.views.render import Mode
 from thermocline.views.render_view import view_name, withdrawn_view
 
@@ -131,20 +134,28 @@ class ViewPublisher:
         check_schema(table, definition)
         modes = list(modes_of(self.settings.table(self.name), definition, self.settings.views.hot))
         planned = [cold_view(self.settings, definition, state.snapshot_id)] if Mode.COLD in modes else []
-        live, stops, failure = self._live_views(table, [mode for mode in modes if mode is not Mode.COLD])
+        live, stops_of_log, failure = self._live_views(
+            table, [mode for mode in modes if mode is not Mode.COLD]
+        )
         planned += live
+        stops = {**stops_of_log, **self._unreadable(definition, found)}
         # safety: views-withdrawn
         withdrawn, left = self._withdraw(definition, stops, found)  # before all else, which may fail
         verdicts = {one: self._judge(found, one, table) for one in planned}
         names: dict[ViewAction, list[str]] = {what: [] for what in ViewAction}
         for one, what in verdicts.items():
-            self._settle(one, what, table, found)
-            names[what].append(_name(one))
+            refused = self._settle(one, what, table, found)
+            if refused is None:
+                names[what].append(_name(one))
+            else:
+                stops[one.plan.mode] = refused
+                withdrawn.append(_name(one))
         if failure is not None:
             raise failure
         self._noter = self._noter or ViewNoter(self.name, self.clock)
+        made = {one: what for one, what in verdicts.items() if _name(one) not in withdrawn}
         notes = withdrawn_notes(definition, stops, (*withdrawn, *left))
-        self._noter.note(table, (*published_notes(verdicts, found), *notes))
+        self._noter.note(table, (*published_notes(made, found), *notes))
         return PublishRound(
             state.snapshot_id,
             replaced=(*names[ViewAction.REPLACE], *withdrawn),
@@ -170,6 +181,18 @@ class ViewPublisher:
         stops = {mode: one for mode, one in live.items() if isinstance(one, ThermoclineError)}
         return planned, stops, None
 
+    def _unreadable(
+        self, definition: LiveTable, found: Mapping[str, PublishedView | None]
+    ) -> Mapping[Mode, ThermoclineError]:
+        """Why live views that are there can't be made any more: they are of a definition before this one."""
+        because = unreadable_in_sql(definition)
+        if because is None or self.settings.views.hot == "server":
+            return {}
+        stop = ViewsUnreadable(table=self.name, because=because)
+        live = (Mode.LIVE, Mode.LIVE_BY_KEY)
+        # safety: views-unreadable-withdrawn
+        return {one: stop for one in live if found.get(view_name(definition, one)[1].lower()) is not None}
+
     def _look(self, table: Table) -> TableFacts:
         """A transaction that was open counts until the next commit, which shows it itself."""
         facts = look(table, self.name, self.log, self.clock)
@@ -188,14 +211,24 @@ class ViewPublisher:
 
     def _settle(
         self, one: PlannedView, what: ViewAction, table: Table, found: Mapping[str, PublishedView | None]
-    ) -> None:
+    ) -> TrinoRefused | None:
+        """Does what is to be done; why Trino refuses the view, if it was withdrawn for that."""
         name, snapshot_id = _name(one), one.plan.snapshot_id
         # safety: views-lease-first
         if what is ViewAction.REPLACE or (what is ViewAction.KEEP and self._is_lease_due(name, snapshot_id)):
             self._hold(one, table, found)
-        if what is ViewAction.REPLACE:
+        if what is not ViewAction.REPLACE:
+            return None
+        try:
             with failstep("views.replace"):
                 self.trino.rows(one.statement, name)
+        except TrinoRefused as refused:
+            existing = self._ours(found, *one.schema_and_name)
+            if existing is None or not _is_of_before(existing, one):
+                raise
+            self._withdraw_one(one.plan.definition, one.plan.mode, refused)
+            return refused
+        return None
 
     def _hold(self, one: PlannedView, table: Table, found: Mapping[str, PublishedView | None]) -> None:
         """Keep the view's snapshot, before the view is there: whoever expires snapshots must find it.
@@ -228,20 +261,21 @@ class ViewPublisher:
         """
         replaced, left = [], []
         for mode, stop in stops.items():
-            code = f"[{stop.code}] "
             schema, view = view_name(definition, mode)
             existing = found.get(view.lower())
             if existing is None and view.lower() in found:
                 continue  # safety: views-withdrawn-each
-            if existing is not None and (existing.withdrawn or "").startswith(code):
+            if existing is not None and (existing.withdrawn or "").startswith(f"[{stop.code}] "):
                 left.append(f"{schema}.{view}")
                 continue
-            reason = f"{code}{stop.what} next: {'; '.join(stop.next.splitlines())}"
-            self.trino.rows(
-                withdrawn_view(definition, self.settings.views.lake, mode, reason), f"{schema}.{view}"
-            )
+            self._withdraw_one(definition, mode, stop)
             replaced.append(f"{schema}.{view}")
         return replaced, left
+
+    def _withdraw_one(self, definition: LiveTable, mode: Mode, stop: ThermoclineError) -> None:
+        reason = f"[{stop.code}] {stop.what} next: {'; '.join(stop.next.splitlines())}"
+        view = ".".join(view_name(definition, mode))
+        self.trino.rows(withdrawn_view(definition, self.settings.views.lake, mode, reason), view)
 
     def _ours(
         self, found: Mapping[str, PublishedView | None], schema: str, view: str
@@ -279,6 +313,16 @@ def find_views(
         names = [f"{table}_{mode}" for mode in Mode if mode is not Mode.PINNED]
     comments = trino.comments(settings.views.lake, schema, [one.lower() for one in names])
     return {view: PublishedView.parse(comment) for view, comment in comments.items()}
+
+
+def _is_of_before(existing: PublishedView, planned: PlannedView) -> bool:
+    """Whether a view shows columns as they were before an alteration, dropped ones too.
+
+    One of a live table names columns of the table as it is now, and fails by itself where it lacks them.
+    """
+    # safety: views-of-before-withdrawn
+    is_other = existing.definition_version != planned.plan.definition.version
+    return is_other and existing.withdrawn is None and planned.plan.live is None
 
 
 def _name(one: PlannedView) -> str:

@@ -33,6 +33,11 @@ class Accounting:
         """The counts by the name that the snapshot summary gives them."""
         return asdict(self)
 
+    def plus(self, other: Accounting) -> Accounting:
+        """That of both together."""
+        own, more = self.counts(), other.counts()
+        return Accounting(**{name: count + more[name] for name, count in own.items()})
+
     def is_closed(self) -> bool:
         """Whether no record is missing from the sum, and none is counted twice."""
         return 2 * self.read == sum(self.counts().values())

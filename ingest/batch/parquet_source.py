@@ -17,6 +17,7 @@ from thermocline.rules.definition import ABSENT, KEY, PROVENANCE, SEQUENCE, TOMB
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.read_task import ReadReport, ReadTask
+    from thermocline.ingest.batch.source import Together
     from thermocline.rules.definition import LiveTable
 
 __all__ = ["ParquetFiles"]
@@ -51,7 +52,7 @@ class ParquetFiles:
             _check_columns(path, parquet.schema_arrow, task.definition)
             yield from parquet.iter_batches(ROWS_AT_ONCE)
 
-    def reader(self, task: ReadTask, part: int, tables: int) -> FileReader:  # noqa: ARG002  a source's
+    def reader(self, task: ReadTask, part: int, together: Together) -> FileReader:  # noqa: ARG002  a source's
         """See `Source`."""
         return FileReader(task.definition, self.paths[part], part)
 

@@ -30,11 +30,12 @@ from thermocline.iceberg.files import delete_files
 from thermocline.ingest import activity
 from thermocline.ingest.batch.first_schemas import FirstSchemas
 from thermocline.ingest.batch.met_schemas import Met, SchemaMeter
+from thermocline.ingest.batch.source import Together
 from thermocline.ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
-from thermocline.rules.decode import Decoder, decoder_for, records_table
+from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.unread import UnreadFields
 from thermocline.rules.definition import PARTITION_TIME
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from thermocline.ingest.batch.source import Source, SourceReader
-    from thermocline.rules.decode import Bad
+    from thermocline.rules.decode import Bad, Decoded
     from thermocline.rules.definition import LiveTable
     from thermocline.schemas.registry import SchemaRegistry
 
@@ -109,11 +110,11 @@ class ReadReport(msgspec.Struct):
     outcomes: dict[str, int] = msgspec.field(default_factory=dict)
     met: Met = msgspec.field(default_factory=Met)
 
-    def took(self, topic: str, partition: int, timestamps_ms: Sequence[int]) -> None:
+    def took(self, chunk: RecordChunk) -> None:
         """Note the times of a partition's next records."""
-        place = f"{topic}/{partition}"
-        self.last_timestamps_ms[place] = timestamps_ms[-1]
-        greatest_ms = max(timestamps_ms)
+        place = f"{chunk.topic}/{chunk.partition}"
+        self.last_timestamps_ms[place] = chunk.timestamps_ms[-1]
+        greatest_ms = chunk.greatest_timestamp_ms
         before_ms = self.greatest_timestamps_ms.get(place, greatest_ms)
         self.greatest_timestamps_ms[place] = max(before_ms, greatest_ms)
 
@@ -125,7 +126,8 @@ class ReadTask:
     A catalog may grant access to each table by itself, so the quarantine has its own ``quarantine_io``.
     With the ``partition_times`` at the seam, the records say the partition time at each of them. The ranges
     then begin at the seam. Without, keys in several partitions are found, but not decided. ``admission`` is
-    for a route's directory alone.
+    for a route's directory alone. ``within`` are the table's ranges of a scan that reads more of the log;
+    empty for all.
     """
 
     definition: LiveTable
@@ -137,6 +139,7 @@ class ReadTask:
     registry: SchemaRegistry | None = None
     partition_times: PartitionTimes | None = None
     admission: Admission = field(default_factory=Admission)
+    within: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +165,9 @@ class KafkaRanges:
             yield chunk
             activity.advance(len(chunk.offsets))
 
-    def reader(self, task: ReadTask, part: int, tables: int) -> RangesReader:
+    def reader(self, task: ReadTask, part: int, together: Together) -> RangesReader:
         """See `Source`."""
-        return RangesReader(task, self.splits[part], tables)
+        return RangesReader(task, self.splits[part], together)
 
     def check(self, reports: Sequence[ReadReport]) -> None:
         """See `Source`: every planned range was reported as covered, whole."""
@@ -186,9 +189,9 @@ class RangesReader:
     Bad records are written as quarantine files where the definition wants them kept.
     """
 
-    def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], tables: int) -> None:
+    def __init__(self, task: ReadTask, ranges: Sequence[OffsetRange], together: Together) -> None:
         self._task, self._ranges = task, ranges
-        self._decoder = decoder_for(task.definition, task.registry)
+        self._decoder = decoder_for(task.definition, task.registry, together.texts)
         if isinstance(self._decoder, DirectoryDecoder):
             self._decoder.admission = task.admission
         self._first_schemas = FirstSchemas(task.definition, task.registry)
@@ -196,19 +199,46 @@ class RangesReader:
         self._meter = SchemaMeter(task.definition, task.registry)
         self._running = None if task.partition_times is None else RunningTimes(task.partition_times)
         self._held_bad: list[pa.Table] = []
-        self._held_bytes_max = PACK_BYTES_MAX // tables
+        self._held_bytes_max = PACK_BYTES_MAX // together.tables
+        self._nothing = task.definition.records_schema.empty_table()
 
     def take(self, piece: RecordChunk, report: ReadReport) -> pa.Table:
         """See `SourceReader`."""
-        good, bad = _decode(self._task, self._decoder, self._unread, self._meter, piece, report)
+        own = piece.within(self._task.within) if self._task.within else piece
+        return self._nothing if own is None else self._taken(own, report)
+
+    def _taken(self, piece: RecordChunk, report: ReadReport) -> pa.Table:
+        decoded = self._decoder.decode(piece.keys, piece.values, piece.headers_of, piece.topic)
         if isinstance(self._decoder, DirectoryDecoder):
             self._first_schemas.take(piece, self._decoder.places, report.first_schemas)
+        report.records += len(piece.offsets)
+        report.read_bytes += piece.content_bytes
+        report.filtered += len(decoded.filtered)
+        report.took(piece)
+        good = self._nothing
+        if len(decoded.filtered) < len(piece.offsets):
+            good = self._good(piece, decoded, report)
+        return good if self._running is None else _timed(good, piece, self._running)
+
+    def _good(self, piece: RecordChunk, decoded: Decoded, report: ReadReport) -> pa.Table:
+        """The good records; the bad ones are kept, and what else the table's records say is noted."""
+        count_bad(report, piece, decoded.bad)
+        self._meter.take(piece, decoded.not_filtered_of(len(piece.values)), report.met)
+        sampled = self._unread.of(piece.values, headers_of=piece.headers_of, filtered=decoded.filtered)
+        report.sampled_values += sampled.values
+        for name, count in sampled.names.items():
+            report.unread_fields[name] = report.unread_fields.get(name, 0) + count
+        on_error = self._task.definition.on_error
+        kept = [bad for bad in decoded.bad if on_error.of(bad.stage) == "quarantine"]
+        bad = bad_records(piece, self._task.topic_ids, kept)
         if bad.num_rows:
             self._held_bad.append(bad)
             is_large = _size(self._held_bad) >= self._held_bytes_max
             if is_large or _rows(self._held_bad) >= QUARANTINE_RECORDS_MAX:
                 _quarantine(self._task, self._held_bad, report)
-        return good if self._running is None else _timed(good, piece, self._running)
+        return records_table(
+            self._task.definition, decoded, piece.topic, piece.partition, piece.offsets, piece.timestamps_ms
+        )
 
     def end(self, report: ReadReport) -> None:
         """See `SourceReader`."""
@@ -241,8 +271,9 @@ def run_read_task(tasks: Sequence[ReadTask], source: Source, part: int) -> Itera
 def _packed_of_all(
     shares: Sequence[_ReadShare], source: Source, part: int, task: ReadTask
 ) -> Iterator[pa.RecordBatch]:
+    together = Together(len(shares))
     for share in shares:
-        share.begin(source, part, len(shares))
+        share.begin(source, part, together)
     with closing(source.pieces(task, part)) as pieces:
         for piece in pieces:
             for share in shares:
@@ -265,9 +296,9 @@ class _ReadShare:
         self._held: list[pa.Table] = []
         self.rows, self.bytes = 0, 0
 
-    def begin(self, source: Source, part: int, tables: int) -> None:
+    def begin(self, source: Source, part: int, together: Together) -> None:
         with self._failing_alone():
-            self._reader = source.reader(self._task, part, tables)
+            self._reader = source.reader(self._task, part, together)
 
     def take(self, piece: Any) -> None:
         if self._reader is None:
@@ -341,34 +372,6 @@ def reported(task: ReadTask, error: Exception) -> bytes:
         trace = "".join(traceback.format_exception(error, limit=-_TRACE_FRAMES)).strip()
         error = EngineFailed(engine="the engine", detail=trace[-_TRACE_CHARACTERS:])
     return pickle.dumps(error)
-
-
-def _decode(
-    task: ReadTask,
-    decoder: Decoder,
-    unread: UnreadFields,
-    meter: SchemaMeter,
-    chunk: RecordChunk,
-    report: ReadReport,
-) -> tuple[pa.Table, pa.Table]:
-    decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
-    report.records += len(chunk.offsets)
-    report.read_bytes += sum(
-        len(some) for part in (chunk.keys, chunk.values) for some in part if some is not None
-    )
-    count_bad(report, chunk, decoded.bad)
-    report.filtered += len(decoded.filtered)
-    meter.take(chunk, decoded.not_filtered_of(len(chunk.values)), report.met)
-    sampled = unread.of(chunk.values, headers_of=chunk.headers_of, filtered=decoded.filtered)
-    report.sampled_values += sampled.values
-    for name, count in sampled.names.items():
-        report.unread_fields[name] = report.unread_fields.get(name, 0) + count
-    report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
-    good = records_table(
-        task.definition, decoded, chunk.topic, chunk.partition, chunk.offsets, chunk.timestamps_ms
-    )
-    kept = [bad for bad in decoded.bad if task.definition.on_error.of(bad.stage) == "quarantine"]
-    return good, bad_records(chunk, task.topic_ids, kept)
 
 
 def _timed(good: pa.Table, chunk: RecordChunk, running: RunningTimes) -> pa.Table:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from thermocline.rules.decode import SharedTexts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 
-__all__ = ["Source", "SourceReader"]
+__all__ = ["Source", "SourceReader", "Together"]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the readers of a part have in common: the number of tables, and what is read once for all."""
+
+    tables: int = 1
+    texts: SharedTexts = field(default_factory=SharedTexts)
 
 
 class SourceReader(Protocol):
@@ -46,8 +57,8 @@ class Source(Protocol):
         """What a part has, in pieces, each once for all tables; ``task`` is that of any of them."""
         ...
 
-    def reader(self, task: ReadTask, part: int, tables: int) -> SourceReader:
-        """What makes one table's records of the pieces of a part, which ``tables`` are reading."""
+    def reader(self, task: ReadTask, part: int, together: Together) -> SourceReader:
+        """What makes one table's records of the pieces of a part, which several may be reading."""
         ...
 
     def check(self, reports: Sequence[ReadReport]) -> None:

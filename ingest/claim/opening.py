@@ -67,7 +67,7 @@ class Opening:
 
 def checked_definition(definition: LiveTable, settings: Settings, name: str) -> LiveTable:
     """The table's definition. Raises `DefinitionDiffers` where the configuration says something else."""
-    wanted = with_evolved(settings.table(name).definition(name), definition)
+    wanted = with_evolved(settings.table(name).definition(name, definition), definition)
     differences = definition.differences(wanted)
     if differences:
         raise DefinitionDiffers(table=name, differences=differences)

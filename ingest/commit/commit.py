@@ -117,6 +117,7 @@ class Committer:
         self._seen = seen
         self._identifier = ".".join(seen.name())
         self._epoch = 0
+        self._raised_to = 0
         self._schema_checked = ("", "")
 
     @property
@@ -251,6 +252,7 @@ class Committer:
         outcome = self._attempt(plan, change)
         if isinstance(outcome, Landed) and change.definition is not None:
             self._definition_version = change.definition.version
+            self._raised_to = change.definition.format_version
         return outcome
 
     def _attempt(self, plan: _Plan, change: TableChange) -> Outcome:
@@ -385,7 +387,7 @@ class Committer:
         """Of the files that it adds; whoever carries the list of files on needs them to merge these files."""
         if not (built.manifest_list and any(part.added for part in change.files)):
             return {}
-        if self._seen.format_version < 3:
+        if max(self._seen.format_version, self._raised_to) < 3:
             return {}
         try:
             return added_origins(self._seen.io, built.manifest_list, built.snapshot_id)

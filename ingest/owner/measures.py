@@ -81,7 +81,7 @@ INTERVAL_SECONDS: Final = Gauge(
 LAST_COMMIT: Final = Gauge(
     "thermocline_ingest_last_commit_timestamp_seconds",
     "Unix time at which a commit last landed, including the one that took the table. Stands still while the "
-    "table is idle.",
+    "table is idle, or gets no record of its own.",
     _TABLE,
     registry=REGISTRY,
 )
@@ -93,7 +93,8 @@ LAST_STEP: Final = Gauge(
 )
 LAG_RECORDS: Final = Gauge(
     "thermocline_ingest_lag_records",
-    "Offsets from the seam to the ends of the log, as of ingest's last look at the log.",
+    "Offsets that ingest has not read yet, up to the ends of the log as of its last look. The seam may be "
+    "further behind: what was read and held nothing for the table is committed later.",
     _TABLE,
     registry=REGISTRY,
 )
@@ -278,14 +279,19 @@ def landed(
     commit_seconds: float,
 ) -> None:
     """A batch landed; ``buckets`` are what its tasks gave, and ``files`` the table's after it."""
-    counts = accounting.counts()
-    for outcome in _RECORD_OUTCOMES:
-        RECORDS.labels(table, outcome).inc(counts[outcome])
+    accounted(table, accounting)
     MERGED_FILES.labels(table).inc(sum(len(part.removed) for part in buckets))
     CARRIED_ROWS.labels(table).inc(sum(part.carried for part in buckets))
     RUN_SECONDS.labels(table).observe(run_seconds)
     COMMIT_SECONDS.labels(table).observe(commit_seconds)
     measure_table(table, files)
+
+
+def accounted(table: str, accounting: Accounting) -> None:
+    """A commit that landed says of so many records where they went."""
+    counts = accounting.counts()
+    for outcome in _RECORD_OUTCOMES:
+        RECORDS.labels(table, outcome).inc(counts[outcome])
 
 
 def measure_table(table: str, files: FilesByBucket) -> None:

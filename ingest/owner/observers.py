@@ -33,6 +33,9 @@ class Observer:
     def landed(self, landed: Landed, change: TableChange) -> None:
         """A commit landed: of the batch that began, or of something between two batches."""
 
+    def passed_over(self) -> None:
+        """The batch that began held nothing for the table, and ended without a commit."""
+
     def failed(self, error: BaseException) -> None:
         """The batch that began ended with an error; whether it landed is for the error to say."""
 
@@ -63,6 +66,11 @@ class Observers:
         """A commit landed."""
         for observer in self._observers:
             observer.landed(landed, change)
+
+    def passed_over(self) -> None:
+        """A batch ended without a commit."""
+        for observer in self._observers:
+            observer.passed_over()
 
     def end(self) -> None:
         """The owner has ended. Returns soon, also where a receiver hangs; see `wait_for`."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from thermocline.errors import (
-    ExitCode,
     ForeignSnapshot,
     OwnerLost,
     ThermoclineError,
@@ -20,7 +19,7 @@ from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import load_table
 from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.batch.bad_records import BadRecords
-from thermocline.ingest.batch.open_transactions import Standstill, warn
+from thermocline.ingest.batch.open_transactions import Standstill
 from thermocline.ingest.batch.plan import (
     DrainGoal,
 )
@@ -33,9 +32,10 @@ from thermocline.ingest.commit.commit import Committer, Landed, Outcome, landed
 from thermocline.ingest.engine.engine import Engine, start_engine
 from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.observers import Observers
+from thermocline.ingest.owner.passed import PassedOver
 from thermocline.ingest.owner.position import Position
 from thermocline.ingest.owner.routing import Routing, routing_of
-from thermocline.ingest.owner.scans import step_together
+from thermocline.ingest.owner.scans import catch_up, step_together
 from thermocline.ingest.owner.schema_watch import SchemaWatch
 from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
@@ -64,6 +64,8 @@ class Owner:
     must return at once, and not fail. So must ``observers``, which hear more of it and end with the owner.
     ``lag_records`` is as of the last step.
     ``is_contested``: the last batch had keys in several partitions, and the next one is read as if it had.
+    ``position`` is the table's; ``passed`` is how far the owner is beyond it, where it `may_pass_over`
+    batches that held nothing for the table.
     """
 
     settings: TableSettings
@@ -88,6 +90,8 @@ class Owner:
     rewrites_met: int = 0
     lag_records: int = 0
     is_contested: bool = False
+    may_pass_over: bool = True
+    passed: PassedOver | None = None
     drain_goal: DrainGoal | None = None
     standstill: Standstill = field(default_factory=Standstill)
     topics: TopicWatch = field(default_factory=TopicWatch)
@@ -186,15 +190,17 @@ class Owner:
             if self.ends_engine:
                 self.engine.stop()
 
+    @property
+    def at(self) -> Position:
+        """Where the next batch begins: the table's position, or beyond it, where ranges were passed over."""
+        return self.position if self.passed is None else self.passed.beyond(self.position)
+
     def catch_up(self, stop: threading.Event) -> int:
-        """Batches until the table holds what the log holds now."""
-        self.topics.look(self)
-        goal = self.log.ends(self.definition.topics)
-        self.step()
-        while not stop.is_set() and not self.position.seam.at_least(goal):
-            self.step()
-        warn(self._name, self.log.open_transactions(self.definition.topics))
-        return ExitCode.DONE if self.position.seam.at_least(goal) else ExitCode.PARTLY_DONE
+        """Batches until the table holds what the log holds now, or told to stop; see `scans.catch_up`."""
+        ((_, outcome),) = catch_up([self], stop)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def maintain(self) -> None:
         """A turn of upkeep, between two batches. Raises what `Upkeep.turn` raises."""
@@ -211,7 +217,10 @@ class Owner:
         self.lease.check()
         outcome = self.committer.commit(self.position.snapshot_id, self.position.seam, change)
         if isinstance(outcome, Landed):
-            self.position = self.position.after(outcome, change, self.definition.buckets)
+            before = self.position
+            self.position = before.after(outcome, change, self.definition.buckets)
+            if (before.seam, before.topic_ids) != (change.seam, change.topic_ids):
+                self.passed = None  # topics came or left
             if change.definition is not None:
                 # What the tasks of the next batch go by.
                 self.definition = change.definition
@@ -290,6 +299,7 @@ class Owner:
             state = replace(state, snapshot_id=done.snapshot_id)
         of_files = state.snapshot_id if rewrite is None else rewrite.snapshot_id
         self.position = Position.of(state, self.live_files(self.table, of_files, self._name))
+        self.passed = None
         if self.routing is not None:
             self.routing.reload(self.table)
         self.must_reload = False

@@ -41,7 +41,7 @@ class StandingWatch(Observer):
             self._log = self._log or Log(self._kafka, owner.clock)
             config = self._kafka.client_config()
             standing = standing_at(
-                self._log, config, owner.definition, owner.position, owner.clock, owner.bytes_per_record
+                self._log, config, owner.definition, owner.at, owner.clock, owner.bytes_per_record
             )
         except BaseException:
             show_standing_as(self._table, {})

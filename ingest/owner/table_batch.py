@@ -35,6 +35,7 @@ from thermocline.ingest.commit.commit import Landed, Outcome, Rejected, Unknown,
 from thermocline.ingest.owner import measures
 from thermocline.ingest.owner.asked_once import asked_once
 from thermocline.ingest.owner.contested import contested, warn_of_contested_keys
+from thermocline.ingest.owner.passed import PassedOver, is_due
 from thermocline.ingest.table.progress import is_note_due
 from thermocline.process.logs import fields
 from thermocline.rules.bad_digest import merged
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from thermocline.ingest.owner.owner import Owner
     from thermocline.kafka.facts import OffsetRange
     from thermocline.kafka.log import Log
+    from thermocline.rules.seam import Seam
 
 __all__ = ["Look", "Read", "TableBatch", "Wanted", "batch_of", "read_for"]
 
@@ -57,13 +59,13 @@ _logger = logging.getLogger(__name__)
 class Look:
     """What the log says to the tables of a scan: each thing is asked for once.
 
-    Batches are planned by ``planned``, which all tables of the same topics may share; it was asked at
-    ``at_ms``, or later. ``now`` is asked again after the log was read. ``records_max`` bounds each batch.
+    Batches are planned by ``planned``, which was asked at ``at_ms``, or later. ``now`` is asked again after
+    the log was read.
     """
 
-    def __init__(self, log: Log, planned: Log, at_ms: int, records_max: int) -> None:
-        self._log, self.planned, self.at_ms, self.records_max = log, planned, at_ms, records_max
-        self.now = asked_once(log)
+    def __init__(self, log: Log, at_ms: int) -> None:
+        self._log, self.at_ms = log, at_ms
+        self.planned, self.now = asked_once(log), asked_once(log)
 
     def again(self) -> None:
         """From now on, ``now`` is asked again."""
@@ -92,40 +94,34 @@ TableBatch = Generator[Wanted, Read, bool]
 """Ends with whether the log held more than the batch."""
 
 
-def batch_of(owner: Owner, look: Look) -> TableBatch:
-    """Plan a batch from the owner's position, have it read, commit it. No batch, no commit.
+def batch_of(owner: Owner, look: Look, records_max: int) -> TableBatch:
+    """Plan a batch from where the owner is, have it read, commit it. No batch, no commit.
 
     Raises what the log, the engine and the commit raise, in the owner's terms.
     """
-    name, topics, settings = owner.definition.name, owner.definition.topics, owner.settings
-    starts, ends = check_log(name, owner.position, look.planned, owner.definition, look.at_ms)
+    name, topics = owner.definition.name, owner.definition.topics
+    starts, ends = check_log(name, owner.at, look.planned, owner.definition, look.at_ms)
     owner.topics.saw(ends)
     if not owner.position.has_read:
         # The table has no row yet that could have missed its tombstone.
         # safety: beh-first-read
         owner.position = replace(owner.position, tombstones_since_ms=dict.fromkeys(topics, look.at_ms))
-    seam = with_new_partitions(owner.position.seam, starts)
+    seam = with_new_partitions(owner.at.seam, starts)
     if len(seam) > 1 and owner.definition.merging.is_keyed:
         ends = look.planned.ends_together(topics)
     planned = DrainGoal(look.at_ms, ends)
     owner.drain_goal = owner.drain_goal or planned
     measures.looked(name, seam, ends)
-    batch = plan_batch(seam, ends, look.records_max, partial(look.planned.offsets_at, topics))
+    batch = plan_batch(seam, ends, records_max, partial(look.planned.offsets_at, topics))
     if batch.ranges:
         with owner.observers.batch(batch):
             yield from _run(owner, batch, planned, look)
-    elif owner.position.has_read and is_note_due(
-        owner.position.drained_ms,
-        look.planned,
-        owner.definition,
-        look.at_ms,
-        settings.deleted_topic_seconds,
-    ):
+    elif owner.position.has_read and _is_commit_due(owner, batch.end, look):
         look.again()
         _note_drained(owner, batch, planned, look)  # safety: beh-idle-note
     held = look.now.open_transactions(topics)
     owner.topics.stepped(held)
-    warn(name, owner.standstill.long_open(held, owner.position.seam, owner.clock.monotonic()))
+    warn(name, owner.standstill.long_open(held, owner.at.seam, owner.clock.monotonic()))
     measures.stepped(name, batch.end, ends, owner.clock.now_ms())
     owner.lag_records = lag_of(batch.end, ends)
     activity.doing("waiting for records")
@@ -140,12 +136,17 @@ def _run(owner: Owner, batch: Batch, planned: DrainGoal, look: Look) -> Generato
         # One partition said so, from where it was read: what is lost is counted in all, from the seam on.
         # The log may have lost its end instead.
         # safety: beh-ends-again
-        check_against_log(name, owner.position.seam, *owner.log.bounds(batch.end.topics))
+        check_against_log(name, owner.at.seam, *owner.log.bounds(batch.end.topics))
         raise
     result, run_seconds = read.result, read.at - began_at
     committing_at = owner.clock.monotonic()
-    activity.step("commit")
     accounting = account(result, owner.definition.on_error)
+    if _passes_over(owner, batch, accounting, look):
+        _pass_over(owner, batch, result, accounting, planned, look.now)
+        _learn(owner, result)
+        return
+    activity.step("commit")
+    accounting = _with_passed(owner, accounting)
     outcome = _commit(owner, batch, result, accounting, planned, look.now)
     commit_seconds = owner.clock.monotonic() - committing_at
     match measures.counted(name, outcome, owner.clock.now_ms()):
@@ -199,7 +200,7 @@ def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
 
 
 def _wanted(owner: Owner, batch: Batch, is_timed: bool) -> Wanted:
-    times = owner.position.partition_times
+    times = owner.at.partition_times
     task = replace(owner.task, partition_times=times) if is_timed else owner.task
     task = task if owner.routing is None else owner.routing.reading(task)
     files = with_held(owner.position.files, owner.upkeep.held())
@@ -226,12 +227,7 @@ def _commit(
     except ThermoclineError as error:
         return Rejected(error)
     change = replace(
-        TableChange.carrying_on(at),
-        seam=batch.end,
-        watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, at.watermark_ms),
-        drained_ms=drained_ms(batch, planned, owner.drain_goal or planned, at.drained_ms),
-        partition_times=at.partition_times.advanced(greatest_times(batch, result.reports)),
-        accounting=accounting,
+        _moved(owner, batch, result, accounting, planned),
         began_ms=planned.at_ms,
         bad_digest=merged(*(report.bad_digest for report in result.reports)),  # safety: bad-digest-of-a-batch
         properties={
@@ -247,23 +243,85 @@ def _commit(
     outcome = owner.committer.commit(at.snapshot_id, at.seam, change)
     if isinstance(outcome, Landed):
         failpoint("owner.landed")
-        owner.position = at.after(outcome, change)
+        owner.position, owner.passed = at.after(outcome, change), None
         owner.unread.landed()
         if owner.routing is not None:
             owner.routing.landed()
         owner.schemas.landed()
         owner.on_commit()
         owner.observers.landed(outcome, change)
-        if owner.drain_goal is not None and batch.end.at_least(owner.drain_goal.ends):
-            owner.drain_goal = planned
+        _note_goal(owner, batch, planned)
     return outcome
 
 
+def _moved(
+    owner: Owner, batch: Batch, result: BatchResult, accounting: Accounting, planned: DrainGoal
+) -> TableChange:
+    """Nothing but that the table is behind a batch, and whatever was passed over before it, in the log."""
+    at = owner.at
+    return replace(
+        TableChange.carrying_on(at),
+        seam=batch.end,
+        watermark_ms=watermark_ms(batch, result.reports, planned.at_ms, at.watermark_ms),
+        drained_ms=drained_ms(batch, planned, owner.drain_goal or planned, at.drained_ms),
+        partition_times=at.partition_times.advanced(greatest_times(batch, result.reports)),
+        accounting=accounting,
+    )
+
+
+def _note_goal(owner: Owner, batch: Batch, planned: DrainGoal) -> None:
+    if owner.drain_goal is not None and batch.end.at_least(owner.drain_goal.ends):
+        owner.drain_goal = planned
+
+
+def _with_passed(owner: Owner, accounting: Accounting) -> Accounting:
+    """What a commit says that was read: also what was passed over before its batch."""
+    # safety: passed-over-is-accounted-for
+    return accounting if owner.passed is None else owner.passed.accounting.plus(accounting)
+
+
+def _passes_over(owner: Owner, batch: Batch, accounting: Accounting, look: Look) -> bool:
+    """Whether a batch says nothing that has to be committed now: none of its records is the table's.
+
+    A table's first batch is committed in any case: from then on it is known when it first read.
+    """
+    if not (owner.may_pass_over and owner.definition.route and owner.position.has_read):
+        return False
+    # safety: passed-over-has-nothing
+    return accounting.filtered == accounting.read and not _is_commit_due(owner, batch.end, look)
+
+
+def _pass_over(
+    owner: Owner, batch: Batch, result: BatchResult, accounting: Accounting, planned: DrainGoal, log: Log
+) -> None:
+    """Go on behind a batch that no commit tells for now."""
+    _check_before_commit(owner, batch, accounting, log)
+    since = owner.clock.monotonic() if owner.passed is None else owner.passed.since
+    change = _moved(owner, batch, result, _with_passed(owner, accounting), planned)
+    owner.passed = PassedOver.of(change, since)
+    _note_goal(owner, batch, planned)
+    owner.observers.passed_over()
+    extra = fields(table=owner.definition.name, reached=batch.end.to_dict(), records=accounting.read)
+    _logger.debug("nothing of the batch is the table's; its seam is committed later", extra=extra)
+
+
+def _is_commit_due(owner: Owner, reached: Seam, look: Look) -> bool:
+    """Whether a table that has no row to commit has to say all the same where it is."""
+    at, definition = owner.position, owner.definition
+    seconds = 0.0 if owner.passed is None else owner.clock.monotonic() - owner.passed.since
+    starts, _ = look.planned.bounds(definition.topics)
+    if is_due(definition.name, at.seam, reached, starts, seconds):  # safety: passed-over-is-bounded
+        return True
+    deleted_topic_seconds = owner.settings.deleted_topic_seconds
+    return is_note_due(at.drained_ms, look.planned, definition, look.at_ms, deleted_topic_seconds)
+
+
 def _note_drained(owner: Owner, batch: Batch, planned: DrainGoal, look: Look) -> None:
-    """Commit that the table holds all of the log: what is appended later can't have been missed."""
-    name = owner.definition.name
-    outcome = _commit(owner, batch, BatchResult((), ()), Accounting(), planned, look.now)
+    """Commit where the table is: where it holds all of the log, what is appended later can't be missed."""
+    name, accounting = owner.definition.name, _with_passed(owner, Accounting())
+    outcome = _commit(owner, batch, BatchResult((), ()), accounting, planned, look.now)
     done = landed(measures.counted(name, outcome, owner.clock.now_ms()))
+    measures.accounted(name, accounting)
     _logger.info("drained", extra=fields(table=name, snapshot_id=done.snapshot_id))
 
 
@@ -272,7 +330,7 @@ def _check_before_commit(owner: Owner, batch: Batch, accounting: Accounting, log
     failpoint("owner.check")
     # The topic may have been recreated while it was being read: then the records could be others. What
     # retention took meanwhile was read: from where it had not been, no task would have got on.
-    at, topics = owner.position, batch.end.topics
+    at, topics = owner.at, batch.end.topics
     # safety: beh-identity-after-reading
     check_identity(owner.definition.name, at.cluster_id, at.topic_ids, log, topics)
     check_not_compacted(owner.definition, log)

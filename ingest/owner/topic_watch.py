@@ -125,7 +125,7 @@ class TopicWatch:
         now_ms, drained_ms_max = owner.clock.now_ms(), 1000 * owner.settings.deleted_topic_seconds
         try:
             known = Known(self.ends, noted, held)
-            check_drained(owner.definition.name, gone, owner.position, known, now_ms, drained_ms_max)
+            check_drained(owner.definition.name, gone, owner.at, known, now_ms, drained_ms_max)
         except TopicDeleted as error:
             self._note_unread(owner, error, noted)
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from thermocline.errors import AlterationRefused, NotConfirmed
+from thermocline.errors import AlterationRefused, NotConfirmed, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.alterations import NotedAlteration, with_alteration
 from thermocline.iceberg.catalog import current_state, definition_of, open_table
@@ -29,6 +29,7 @@ from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.contract.in_file import with_evolved
 from thermocline.rules.definition import BUCKET_FIELD
+from thermocline.rules.definition.stored import apart_from_topics
 from thermocline.rules.identity import check_identity, check_not_compacted
 from thermocline.text.typed import again
 
@@ -68,9 +69,9 @@ def alter_table(
         TableHeld: an owner lives; stop it first.
         CommitUnknown: nobody can say whether it was altered. Safe to repeat.
     """
-    wanted = settings.table(name).definition(name)
     table = open_table(settings, name)
     definition = definition_of(table, name)
+    wanted = settings.table(name).definition(name, definition)
     if wanted.topic_patterns:
         # What the table's own patterns find, ingest reads from its first record on.
         wanted = with_topics(wanted, Log(settings.kafka).names(), definition.topic_patterns)
@@ -92,6 +93,32 @@ def alter_table(
             if planned.changes:
                 commit_alteration(owned, planned, settings.table(name).start, clock)
     return replace(planned, changes=(*(f"undone: {one}" for one in restored), *planned.changes))
+
+
+def costs_of(settings: Settings, planned: Alteration) -> Iterator[str]:
+    """What an alteration that was planned costs, in sentences. Asks the catalog and, maybe, Kafka.
+
+    Raises of what `alter_table` raises all that comes from the catalog.
+    """
+    name, files = planned.definition.name, planned.files_to_rewrite
+    table = open_table(settings, name)
+    yield f"{files:,} data files are rewritten" if files else "no data file is rewritten"
+    before, after = definition_of(table, name).to_json(), planned.definition.to_json()
+    if apart_from_topics(before) != apart_from_topics(after):
+        records = _uncommitted(settings, table, planned.definition)
+        yield f"each server reads the records beyond the table's seam again: {records}"
+    if settings.views.enabled:
+        yield "its views in Trino are replaced, or withdrawn with the reason"
+
+
+def _uncommitted(settings: Settings, table: Table, definition: LiveTable) -> str:
+    """How many offsets the log has beyond the seam; or why that is not known."""
+    try:
+        seam = current_state(table, definition.name).seam
+        ends = Log(settings.kafka).ends(seam.topics)
+    except ThermoclineError as error:
+        return f"their number is not known now ({error.code})"
+    return f"{sum(max(0, end - seam.get((topic, number))) for topic, number, end in ends.items()):,}"
 
 
 def _check_agreed(agreed: Alteration | None, planned: Alteration) -> None:
@@ -141,9 +168,13 @@ def commit_alteration(owned: Owned, planned: Alteration, start: str, clock: Cloc
 
 
 def altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any], None]:
-    """What makes an Iceberg transaction's schema and partition spec those of the definition to come."""
+    """What makes an Iceberg transaction's metadata that of the definition to come.
+
+    That is its format version, its schema and its partition spec.
+    """
 
     def alter(transaction: Any) -> None:
+        _raise_version(transaction, planned.definition.format_version)
         update_schema(jvm, transaction, before.iceberg_schema(), planned.definition.iceberg_schema())
         json = jvm.org.apache.iceberg.SchemaParser.toJson(transaction.currentMetadata().schema())
         _check_schema(Schema.model_validate_json(json), planned.definition)  # safety: alter-schema-check
@@ -151,6 +182,12 @@ def altering(jvm: Any, before: LiveTable, planned: Alteration) -> Callable[[Any]
             _update_spec(jvm, transaction, planned.definition)
 
     return alter
+
+
+def _raise_version(transaction: Any, version: int) -> None:
+    """Iceberg's own upgrade. This commit's snapshot is of the new version, and its rows get their ids."""
+    if transaction.currentMetadata().formatVersion() < version:  # safety: format-version-raised
+        transaction.updateProperties().set("format-version", str(version)).commit()
 
 
 def _update_spec(jvm: Any, transaction: Any, definition: LiveTable) -> None:

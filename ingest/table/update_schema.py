@@ -36,9 +36,11 @@ def update_schema(jvm: Any, transaction: Any, before: Schema, after: Schema) -> 
     types = jvm.org.apache.iceberg.SchemaParser.fromJson(after.model_dump_json())
     for parent, field in _added(before, after):
         name = f"{parent}.{field.name}" if parent else field.name
-        update.addColumn(parent, field.name, types.findType(name))
+        update.addColumn(parent, field.name, types.findType(name), field.doc)
     for name in _widened(before, after):
         update.updateColumn(name, types.findType(name))
+    for name, doc in _documented(before, after):
+        update.updateColumnDoc(name, doc)
     for field in after.fields:
         _move(update, before, field.name, field.field_type)
     kept = [field.field_id for field in before.fields if field.field_id in after.field_ids]
@@ -89,6 +91,13 @@ def _widened(before: Schema, after: Schema) -> Iterator[str]:
         was, is_now = before.find_type(number), after.find_type(number)
         if is_now.is_primitive and was != is_now:
             yield str(after.find_column_name(number))
+
+
+def _documented(before: Schema, after: Schema) -> Iterator[tuple[str, str | None]]:
+    """The known columns with another documentation; None for none."""
+    for field in after.fields:
+        if field.field_id in before.field_ids and field.doc != before.find_field(field.field_id).doc:
+            yield field.name, field.doc
 
 
 def _move(update: Any, before: Schema, name: str, of: IcebergType) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fastapi.routing import APIRoute
 
     from thermocline.errors import ThermoclineError
-    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.definition import Column, LiveTable
     from thermocline.serving.read.caller import Caller, Grant
 
 Document = dict[str, Any]
@@ -304,12 +304,18 @@ def _key_parameters(definition: LiveTable) -> list[Document]:
 
 
 def _keys(definition: LiveTable) -> Document:
-    return {column.name: column.type.json_schema for column in definition.key_columns}
+    return {column.name: _described(column, column.type.json_schema) for column in definition.key_columns}
+
+
+def _described(column: Column, schema: Document) -> Document:
+    return {**schema, "description": column.comment} if column.comment else schema
 
 
 def _row(definition: LiveTable) -> Document:
     keys = _keys(definition)
-    values = {column.name: nullable_schema(column.type) for column in definition.value_columns}
+    values = {
+        column.name: _described(column, nullable_schema(column.type)) for column in definition.value_columns
+    }
     row = {column.name: {**values, **keys}[column.name] for column in definition.columns}
     return {**_object(row), "required": list(row)}
 

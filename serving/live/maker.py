@@ -278,7 +278,8 @@ class SnapshotMaker:
                 index, below, overlay = held.index, self._below, self._overlay
                 if below is not None and overlay is not None and below.index is index:
                     return _Seen(below, overlay, overlay.new_records(held.view), held.read_point)
-            self._below, self._overlay = self._begun(index), Overlay.of(index)
+            below = self._begun(index)
+            self._below, self._overlay = below, Overlay.of(index, below.table.format_version)
         raise NotReady(table=self.name, detail="its snapshots are replaced faster than they are read")
 
     @contextmanager

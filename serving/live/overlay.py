@@ -68,16 +68,21 @@ class Overlay:
     written: Mapping[str, WrittenFile] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, index: ColdIndex) -> Overlay:
-        """The snapshot with nothing laid over it."""
+    def of(cls, index: ColdIndex, format_version: int | None = None) -> Overlay:
+        """The snapshot with nothing laid over it.
+
+        ``format_version`` is the table's, which may have been raised since the snapshot; by default that of
+        the snapshot's definition.
+        """
         # Held files are never merged: a snapshot's own are large, or ingest is about to merge them itself.
         files = [replace(file.data, is_held=True) for file in index.files]
         # A row that says the same again has another place in the log, which lookups give; and they know of
         # every delete that is hot, however old it is.
-        # safety: live-unchanged-rows, live-remembers
+        # safety: live-unchanged-rows, live-remembers, live-format-version
         definition = replace(
             index.definition,
             suppress_unchanged=False,
+            format_version=format_version or index.definition.format_version,
             tombstone_retention_hours=TOMBSTONE_RETENTION_HOURS_MAX,
         )
         below = {file.path: file for file in files}

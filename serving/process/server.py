@@ -132,16 +132,18 @@ def load_definitions(settings: Settings) -> dict[str, LiveTable]:
     definitions: dict[str, LiveTable] = {}
     problems: dict[str, ThermoclineError] = {}
     for name, table_settings in settings.tables.items():
-        declared = table_settings.definition(name)
 
         def look(name: str = name, identifier: str = table_settings.identifier) -> None:
             definitions[name] = definition_of(load_table(catalog, name, identifier), name)
 
         problem = problem_of(name, look)
         if problem is not None:
-            definitions[name] = declared
+            definitions[name] = table_settings.definition(name)
             problems[name] = problem
-        elif differences := with_evolved(declared, definitions[name]).differences(definitions[name]):
+            continue
+        there = definitions[name]
+        wanted = with_evolved(table_settings.definition(name, there), there)
+        if differences := wanted.differences(there):
             log.warning(
                 "the file's definition differs from the one in use: `thermocline table show NAME`",
                 extra=fields(table=name, differences="; ".join(differences)),

@@ -68,7 +68,8 @@ class IngestStatus(_Part):
     """What the table has of its log."""
 
     lag_records: Annotated[
-        int | None, Field(description="Offsets between the seam and the log's end, as far as it was read.")
+        int | None,
+        Field(description="Offsets that wait to be committed, up to the log's end, as far as it was read."),
     ] = None
     lag_seconds: Annotated[
         float | None, Field(description="For how long the oldest record waits; null before it was looked at.")

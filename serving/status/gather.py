@@ -220,7 +220,7 @@ def _index_of(table: ServedTable) -> ColdIndex | None:
 def _partitions_of(read_point: Any, tailer: Mapping[str, Any]) -> tuple[PartitionStatus, ...]:
     if not read_point:
         return ()
-    starts = tailer.get("log_start") or {}
+    starts, reached = tailer.get("log_start") or {}, tailer.get("reached") or {}
     return tuple(
         PartitionStatus(
             topic=topic,
@@ -228,7 +228,7 @@ def _partitions_of(read_point: Any, tailer: Mapping[str, Any]) -> tuple[Partitio
             log_start=starts.get(topic, {}).get(partition),
             seam=(seam := read_point["seam"].get(topic, {}).get(partition, 0)),
             end=end,
-            lag_records=max(end - seam, 0),
+            lag_records=max(end - max(seam, reached.get(topic, {}).get(partition, 0)), 0),
         )
         for topic, ends in read_point["end"].items()
         for partition, end in ends.items()

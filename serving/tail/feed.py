@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,9 @@ class Feed:
         self.bad: Counter[str] = Counter()
         self.filtered = 0
         self.tier = tier
+        # Behind the last chunk of each partition that had a record of the table; at first, what the tier has
+        # may have some anywhere.
+        self._own_end = {(topic, p): offset for topic, p, offset in tier.end.items()}
         self.table = definition.name
         self._unreadable = unreadable
         self._asked = None if registry is None else AskedSchemas(registry)
@@ -59,10 +63,36 @@ class Feed:
         """Appends the good records of the chunks and the positions behind them, all at once."""
         read = TopicRecords.of_each(chunks)
         decoded = [self._decode(records) for records in read]
+        for records, part in zip(read, decoded, strict=True):
+            self._note_own(records, part)  # before it can be seen at the tier's end
         self.tier.append(list(zip(read, decoded, strict=True)), positions, reached_end_at)
         self.records += sum(len(records.offsets) for records in read)
         self.filtered += sum(len(part.filtered) for part in decoded)
         self.bad.update(bad.stage.value for part in decoded for bad in part.bad)
+
+    def reached(self, seam: Seam) -> Seam:
+        """A seam, further on where nothing that was read behind it is the table's.
+
+        Ingest has read that, too, and commits later that it did.
+        """
+        end = self.tier.end
+        return Seam(
+            {
+                (topic, p): offset
+                if self._own_end.get((topic, p), offset) > offset
+                else max(offset, end.get((topic, p)))
+                for topic, p, offset in seam.items()
+            }
+        )
+
+    def _note_own(self, records: TopicRecords, decoded: Decoded) -> None:
+        first = 0
+        for chunk in records.chunks:
+            end = first + len(chunk.offsets)
+            others = bisect_left(decoded.filtered, end) - bisect_left(decoded.filtered, first)
+            if others < end - first:
+                self._own_end[chunk.topic, chunk.partition] = chunk.offsets[-1] + 1
+            first = end
 
     def _decode(self, records: TopicRecords) -> Decoded:
         decoded = self._decoder.decode(records.keys, records.values, records.headers_of, records.topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from thermocline.kafka.log import Log
@@ -79,7 +80,8 @@ class ServedStanding:
             starts, ends = self._log.bounds(newest.definition.topics)
             end = self._tailer.end  # after the log's: what comes meanwhile does not count as unread
             unread = oldest_after(config, ends, newest.seam if end is None else end, self._clock)
-            standing = standing_at(self._log, config, newest.definition, newest.state, self._clock)
+            state = replace(newest.state, seam=self._tailer.reached(newest.seam))
+            standing = standing_at(self._log, config, newest.definition, state, self._clock)
         except BaseException:
             self._found = None
             raise

@@ -149,6 +149,11 @@ class Tailer:
         tier = self._tier
         return None if tier is None else tier.end
 
+    def reached(self, seam: Seam) -> Seam:
+        """See `Feed.reached`; for any thread."""
+        tier, feed = self._tier, self._feed
+        return seam if tier is None or feed is None else feed.reached(seam)
+
     def close(self) -> None:
         """Lets the log and the tier go and writes the last status."""
         self._leave_log()
@@ -479,7 +484,7 @@ class Tailer:
             "offsets_to_ready": self._offsets_to_ready(),
             "problem": shown(self._problem),
             "hot_bytes_max": self._settings.hot_bytes_max,
-            **follower_status(self._follower),
+            **follower_status(self._follower, self.reached),
             **self.standing(),
         }
         if tier is not None and feed is not None:

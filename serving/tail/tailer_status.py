@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from thermocline.serving.tail.recent_ages import RecentAges
 if TYPE_CHECKING:
     from thermocline.errors import ThermoclineError
     from thermocline.process.clock import Clock
+    from thermocline.rules.seam import Seam
     from thermocline.serving.hot.tier import HotTier
     from thermocline.serving.tail.feed import Feed
     from thermocline.serving.tail.follower import Follower
@@ -31,15 +33,21 @@ def shown(problem: ThermoclineError | None) -> dict[str, str] | None:
     return None if problem is None else {"code": problem.code, "what": problem.what, "next": problem.next}
 
 
-def follower_status(follower: Follower) -> dict[str, Any]:
+def follower_status(follower: Follower, reached: Callable[[Seam], Seam]) -> dict[str, Any]:
     """What is known of the table: its newest published snapshot, and what is wrong with the catalog.
+
+    ``reached`` says how far beyond the seam nothing waits to be committed.
 
     Nothing is said of the catalog before the first look at it.
     """
     status: dict[str, Any] = {"catalog_problem": shown(follower.problem)} if follower.has_looked else {}
     if follower.newest is not None:
         state = follower.newest.state
-        status |= {"snapshot_id": str(state.snapshot_id), "seam": state.seam.to_dict()}
+        status |= {
+            "snapshot_id": str(state.snapshot_id),
+            "seam": state.seam.to_dict(),
+            "reached": reached(state.seam).to_dict(),
+        }
     return status
 
 

@@ -124,7 +124,7 @@ def exit_code(stack: Stack, *arguments: str) -> tuple[int, str]:
 
 def alter(stack: Stack, told: Told, columns: dict[str, str]) -> None:
     configure(stack, columns)
-    code, said = exit_code(stack, "table", "alter", TABLE)
+    code, said = exit_code(stack, "table", "alter", TABLE, "--yes")
     assert code == ExitCode.DONE, said
     told.columns = columns
 
@@ -355,10 +355,10 @@ def test_the_iceberg_table_has_the_definitions_columns_and_field_ids(story: Owne
 def test_a_table_that_is_owned_is_not_altered(story: Owner, stack: Stack, told: Told) -> None:
     before = dict(told.columns)
     configure(stack, {**before, "late": "string"})
-    code, said = exit_code(stack, "table", "alter", TABLE)
+    code, said = exit_code(stack, "table", "alter", TABLE, "--yes")
     assert code == ExitCode.NOT_OWNER, said
     assert "table-held" in said
-    assert f"thermocline --config {stack.config_path} --log-json table alter {TABLE}      (when" in said
+    assert f"thermocline --config {stack.config_path} --log-json table alter {TABLE} --yes      (when" in said
     with pytest.raises(DefinitionDiffers) as differs:
         Owner.open(stack.settings, TABLE, story.clock)
     assert differs.value.next.startswith(f"thermocline table alter {TABLE} ")
@@ -390,7 +390,7 @@ def test_columns_that_another_program_changed_are_met_before_field_ids_part(
     story.lease.release()
     spark.sql(f"ALTER TABLE altered.app.{TABLE} ADD COLUMN foreign_one STRING")
     configure(stack, {**told.columns, "late": "string"})
-    code, said = exit_code(stack, "table", "alter", TABLE)
+    code, said = exit_code(stack, "table", "alter", TABLE, "--yes")
     assert code == AlterationRefused.exit_code
     assert "another program changed the table's columns" in said
     spark.sql(f"ALTER TABLE altered.app.{TABLE} DROP COLUMN foreign_one")
@@ -416,7 +416,7 @@ def test_a_topic_that_is_added_is_read_from_its_start(
     configure(stack, told.columns, topics=[TOPIC, "nowhere"])
     assert "topic-missing" in exit_code(stack, "table", "alter", TABLE)[1]
     configure(stack, told.columns, topics=[TOPIC, MORE])
-    assert exit_code(stack, "table", "alter", TABLE)[0] == ExitCode.DONE
+    assert exit_code(stack, "table", "alter", TABLE, "--yes")[0] == ExitCode.DONE
     path = f"/v1/tables/{TABLE}/rows?app_id={APP}&user_id=u9"
     stack.wait_for(lambda: bool(stack.get(path)[1].get("rows")), "the server reads the new topic", server)
     owner = new_owner(stack)

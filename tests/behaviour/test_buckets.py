@@ -224,7 +224,7 @@ def test_every_read_path_equals_the_replay_while_buckets_become_more_and_fewer(
         with asked_all_the_while(changing.stack) as answers:
             changing.configure(buckets)
             for table in TABLES:
-                assert changing.run("table", "alter", table) == ExitCode.DONE
+                assert changing.run("table", "alter", table, "--yes") == ExitCode.DONE
             changing.check_served()
             owners, rounds = opened(changing, engine), 0
             while not all(is_changed(owner, buckets) for owner in owners):

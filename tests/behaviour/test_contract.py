@@ -266,13 +266,13 @@ def test_a_schema_stops_ingest_then_is_quarantined_then_replayed_once_the_table_
         assert extracted(stack) == {"k0": {"id": "k0", "count": 1, "name": "a"}}, "refused, as ingest has it"
 
         change(stack, 'contract = "stop"', 'contract = "quarantine"\nerrors_count_max = 9')
-        assert run(stack, "table", "alter", NAME) == 0
+        assert run(stack, "table", "alter", NAME, "--yes") == 0
         assert run(stack, "ingest", "run", NAME, "--once") == 0
         assert run(stack, "verify", NAME) == 0
         assert extracted(stack) == {"k0": {"id": "k0", "count": 1, "name": "a"}}
 
         change(stack, 'name = "string"', 'name = "string"\nplan = "string"')
-        assert run(stack, "table", "alter", NAME) == 0
+        assert run(stack, "table", "alter", NAME, "--yes") == 0
         assert run(stack, "quarantine", "replay", NAME, "--all") == 0
         assert extracted(stack) == {
             "k0": {"id": "k0", "count": 1, "name": "a", "plan": None},

@@ -160,7 +160,7 @@ class Shop:
         self.added[name] = kind
         self.configure()
         for table in TABLES:
-            self.run("table", "alter", table)
+            self.run("table", "alter", table, "--yes")
         self.stack.wait_for(self._knows_columns, "the server knows the new columns")
 
     def _knows_columns(self) -> bool:

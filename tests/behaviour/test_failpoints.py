@@ -163,7 +163,7 @@ def command_fails_and_is_repeated(file: Path, entry: str, live: Live, *arguments
 def alter(file: Path, entry: str, scores: Scores, stack: Stack) -> None:
     scores.set(KEYED, f"{KEYED}\nsuppress_unchanged = true")
     before = scores.state().definition_version
-    command_fails_and_is_repeated(file, entry, scores, "table", "alter", "scores")
+    command_fails_and_is_repeated(file, entry, scores, "table", "alter", "scores", "--yes")
     assert scores.state().definition_version == before + 1
 
 

@@ -76,7 +76,7 @@ def test_a_column_that_another_program_dropped_stops_everything_until_it_is_give
     assert code == 1, said
     assert "schema-foreign" in said
 
-    code, said = run("table", "alter", "notes")
+    code, said = run("table", "alter", "notes", "--yes")
     assert (code, "undone: n (long) was dropped" in said) == (0, True), said
     assert run("ingest", "run", "notes", "--once")[0] == 0
     code, said = run("extract", "notes", "--format", "jsonl")

@@ -189,7 +189,7 @@ def test_an_empty_topic_is_proposed_by_the_registry_or_refused(
         ("degrees", "double"),
         ("at", "timestamptz"),
     ]
-    assert found["columns"][1]["notes"] == ["its number on the wall"]
+    assert found["columns"][1]["comment"] == "its number on the wall"
 
 
 def test_a_look_makes_no_consumer_group(kafka: LocalKafka, run: Run) -> None:

@@ -163,7 +163,7 @@ class LiveTable:
     def alter(self) -> None:
         """As ``table alter`` does, by what the columns and the buckets are by now."""
         self._lake.configure()
-        self._lake.run("table", "alter", self.name)
+        self._lake.run("table", "alter", self.name, "--yes")
         self.committed_id()
         wait_for(lambda: self._lake.stack.get("/readyz")[0] == 200)
 

@@ -137,7 +137,7 @@ def test_nested_values_are_those_of_the_records_wherever_they_are_read(stack: St
     people.write_bad("g", TOO_LARGE)
     people.ingest()
     configure(stack, WIDER.replace('size = "int"', 'size = "long"') + ADDED)
-    assert run(stack, "table", "alter", NAME) == 0
+    assert run(stack, "table", "alter", NAME, "--yes") == 0
     has_the_definitions_field_ids(stack)
     people.columns = (*FIELDS, "notes")
     people.gain_fields()
@@ -178,7 +178,7 @@ def stale_values_stay_away(stack: Stack, people: Told) -> None:
     people.agree("files of both kinds")
 
     configure(stack, AGAIN)
-    assert run(stack, "table", "alter", NAME) == 0
+    assert run(stack, "table", "alter", NAME, "--yes") == 0
     has_the_definitions_field_ids(stack)
     people.columns = (*people.columns, "size", "born")
     people.gain("size", "zip")

@@ -84,7 +84,7 @@ class Scores(Live):
     def widen(self) -> None:
         """From here on, a large score is good."""
         self.set('score = "int"', 'score = "long"')
-        assert self.run("table", "alter", self.name) == 0
+        assert self.run("table", "alter", self.name, "--yes") == 0
 
     def held_back(self, by: type[E]) -> E:
         """What stops ingest in the middle of a batch, of which nothing is committed."""
@@ -178,7 +178,7 @@ def test_each_stage_has_its_own_word(new_scores: Callable[..., Scores], show: Sh
     assert show(live, "show", f"{live.name}/0@3")["code"] == "not-found"
 
     live.set('decode = "skip"', 'decode = "fail"')
-    assert live.run("table", "alter", live.name) == 0
+    assert live.run("table", "alter", live.name, "--yes") == 0
     live.put("u2", LARGE)
     live.put("u2", 7)
     live.topic.send_raw(key_bytes((APP, "u3", "plan")), b"{", 0)
@@ -416,7 +416,7 @@ def test_only_a_record_that_the_table_took_in_supersedes_an_older_one(
     live.put("then skipped", LARGE)  # 0@2
     live.ingest()
     live.set("buckets = 2\n", 'buckets = 2\non_error = "skip"\n')
-    assert live.run("table", "alter", live.name) == 0
+    assert live.run("table", "alter", live.name, "--yes") == 0
     live.put("then skipped", LARGE + 1)  # 0@3
     live.ingest()
     live.widen()
@@ -446,7 +446,7 @@ def test_a_record_that_was_good_when_read_supersedes_though_bad_now(
     live.topic.flush()
     live.ingest()
     live.set('score = "int"', 'score = "long"\nplan = "string"')
-    assert live.run("table", "alter", live.name) == 0
+    assert live.run("table", "alter", live.name, "--yes") == 0
 
     replayed = show(live, "replay", "--all")
 

@@ -19,7 +19,7 @@ import pytest
 from tests.behaviour.live import wait_for
 from tests.behaviour.topic import APP, Topic
 from thermocline.dev.stack import Stack
-from thermocline.errors import TooManyBadRecords
+from thermocline.errors import ExitCode, TooManyBadRecords
 from thermocline.iceberg.catalog import current_state, load_table, open_catalog
 from thermocline.ingest.engine.engine import start_engine
 from thermocline.ingest.owner.owner import Owner
@@ -188,6 +188,12 @@ def test_a_topic_is_sent_once_for_all_its_tables_and_one_that_stops_catches_up_a
         wait_for(lambda: shared.are_committed(*names))
         assert sent.records == before + 220
     assert [one.error for one in ended] == [None] * 4
+
+    before = sent.records
+    shared.write(range(30), "fifth")
+    once = run(shared.settings(), names, True, threading.Event())
+    assert [one.exit_code for one in once] == [ExitCode.DONE] * 4
+    assert sent.records == before + 30
     shared.check_rows()
 
 

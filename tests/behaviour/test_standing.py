@@ -98,7 +98,7 @@ def test_a_server_says_where_the_log_begins_and_how_old_what_is_unread_is(settin
     )
     newest = SimpleNamespace(definition=CUT, state=state, seam=state.seam)
     follower: Any = SimpleNamespace(newest=newest)
-    tailer: Any = SimpleNamespace(end=Seam.of({"cut": {0: 2, 1: 0}}))
+    tailer: Any = SimpleNamespace(end=Seam.of({"cut": {0: 2, 1: 0}}), reached=lambda seam: seam)
     standing = ServedStanding(settings, follower, tailer, ManualClock(now_ms))
 
     assert standing.said()["log_start"] is None

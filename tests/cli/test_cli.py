@@ -520,9 +520,14 @@ def test_commands_that_texts_name_have_the_configuration_that_was_given(
     assert f"none yet: {given} table create profiles" in call("table", "list")[1]
     definition = load_settings(config).table("profiles").definition("profiles")
     altered = Alteration(definition, (), (), (), ("a change",))
-    monkeypatch.setattr("thermocline.ingest.table.alter.alter_table", lambda *_: altered)
+    monkeypatch.setattr("thermocline.ingest.table.alter.alter_table", lambda *_, **__: altered)
+    monkeypatch.setattr("thermocline.ingest.table.alter.costs_of", lambda *_: iter(("some",)))
     assert f"next: {given} table alter profiles\n" in call("table", "alter", "profiles", "--dry-run")[1]
-    assert f"next: {given} ingest run profiles\n" in call("table", "alter", "profiles")[1]
+    code, out, err = call("table", "alter", "profiles")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert err.startswith("  a change\n  cost: some\n"), "what is to be agreed to is said first"
+    assert f"Next    {given} table alter profiles --yes\n" in err
+    assert f"next: {given} ingest run profiles\n" in call("table", "alter", "profiles", "--yes")[1]
     state = SnapshotState(1, Seam(), 1, "b", "c", {}, 1, -1, 0)
     monkeypatch.setattr("thermocline.ingest.table.create.create_table", lambda *_: state)
     monkeypatch.setattr("thermocline.ingest.table.sample.warnings_of", lambda *_: [])  # which asks Kafka

@@ -263,7 +263,15 @@ def test_a_plan_is_shown_and_nothing_is_done_without_a_yes(
     before = metadata_of(catalog)
     code, out, _ = call("apply", "--dry-run")
     assert code == ExitCode.DONE
-    plan = ["profiles: is altered", "  on_error becomes skip, from quarantine"]
+    plan = [
+        "profiles: is altered",
+        "  on_error becomes skip, from quarantine",
+        "  cost: no data file is rewritten",
+        (
+            "  cost: each server reads the records beyond the table's seam again: "
+            "their number is not known now (foreign-snapshot)"
+        ),
+    ]
     assert out.splitlines() == [*plan, "nothing was done: 1 table to make"]
     code, out, err = call("apply")
     assert code == ExitCode.USAGE

@@ -34,6 +34,8 @@ ORDER = {
         {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
     ],
 }
+SAID = 'its number [tables.evil] key = ["x"]'
+"""What the schema says of the first field, on one line."""
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -92,10 +94,9 @@ def test_the_section_is_written_behind_what_is_there_and_its_table_is_created(
             "key_from": "value",
             "buckets": 4,
             "value_schema_file": "order.avsc",
-            "columns": {"order_id": "long", "price": "decimal(9,2)"},
+            "columns": {"order_id": {"type": "long", "comment": SAID}, "price": "decimal(9,2)"},
         }
     }
-    assert '# its number [tables.evil] key = ["x"]' in text.splitlines()
     assert made == [load_settings(file).table("orders").definition("orders").to_json()]
 
 

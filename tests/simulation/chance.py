@@ -61,6 +61,8 @@ TOUCHES = 0.4
 # The share of histories with topics that come and go, and how often one does between two steps.
 ROTATING = 0.12
 ROTATIONS = 0.3
+# The share of histories whose table has the records of one topic alone.
+ROUTED = 0.2
 # How often maintenance does something after a step; its scenes have four steps on average.
 UPKEEP_SCENES = 0.5
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
@@ -106,6 +108,8 @@ def history_of(
     of_topics = Random(f"{seed}/{number}/topics")
     if of_topics.random() < ROTATING if is_rotating is None else is_rotating:
         around = replace(around, is_rotating=True, wanders=True)
+    if Random(f"{seed}/{number}/routed").random() < ROUTED:
+        around = replace(around, takes="a")
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,10 +46,11 @@ from thermocline.ingest.batch.read_task import (
 )
 from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.kafka.facts import OffsetRange, RecordChunk
-from thermocline.rules.decode import decoder_for, records_table
+from thermocline.rules.decode import Decoder, decoder_for, records_table
 from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
 from thermocline.rules.fold import fold
 from thermocline.rules.partition_time import RunningTimes
+from thermocline.rules.routing import Condition
 from thermocline.upsert.bucket_task import BucketResult
 from thermocline.upsert.tiers import files_to_merge
 
@@ -55,7 +58,6 @@ if TYPE_CHECKING:
     from tests.simulation.upkeep import Beside
 
 QUARANTINE_LOCATION = f"{LOCATION}_quarantine"
-_DECODERS = {False: decoder_for(DEFINITION), True: decoder_for(PARTIAL)}
 _names = count()
 
 BadPlace = tuple[str, str, int, int]
@@ -72,6 +74,11 @@ class Read(msgspec.Struct, frozen=True):
     offset: int
     timestamp_ms: int
     partition_time_ms: int
+
+
+@cache
+def _decoder_of(is_partial: bool, where: tuple[Condition, ...]) -> Decoder:
+    return decoder_for(replace(PARTIAL if is_partial else DEFINITION, where=where))
 
 
 class FakeEngine:
@@ -141,11 +148,14 @@ class FakeEngine:
         running = [None if one is None else RunningTimes(one) for one in times]
         try:
             for chunk in self._cluster.read_ranges({}, ranges, NAME):
-                place, times_ms = (chunk.topic, chunk.partition), chunk.timestamps_ms
                 for number, task in enumerate(tasks):
+                    own = chunk.within(task.within) if task.within else chunk
+                    if own is None:
+                        continue
+                    place, times_ms = (own.topic, own.partition), own.timestamps_ms
                     run = running[number]
                     deciding = times_ms if run is None else run.take(place, times_ms).tolist()
-                    self._decode(number, task, chunk, deciding, reports[number], of_bucket, bad[number])
+                    self._decode(number, task, own, deciding, reports[number], of_bucket, bad[number])
             for report in reports:
                 report.covered = [(r.topic, r.partition, r.first, r.end) for r in ranges]
         except ThermoclineError as error:
@@ -171,11 +181,13 @@ class FakeEngine:
         of_bucket: dict[tuple[int, int], list[Read]],
         bad: list[BadPlace],
     ) -> None:
-        decoded = _DECODERS[task.definition.partial_updates].decode(chunk.keys, chunk.values)
+        decoder = _decoder_of(task.definition.partial_updates, task.definition.where)
+        decoded = decoder.decode(chunk.keys, chunk.values, topic=chunk.topic)
+        report.filtered += len(decoded.filtered)
         absent = decoded.absent or [()] * len(decoded.good)
         report.records += len(chunk.offsets)
         report.read_bytes += sum(len(value) for value in chunk.values if value is not None)
-        report.took(chunk.topic, chunk.partition, chunk.timestamps_ms)
+        report.took(chunk)
         columns = zip(*decoded.columns.values(), strict=True)
         rows = zip(decoded.good, columns, decoded.tombstones, absent, strict=True)
         for index, (u, k, v), is_tombstone, is_kept in rows:
@@ -315,7 +327,7 @@ def _folded_in_arrow(records: list[Read]) -> dict[Key, Read]:
     for record in records:
         value = None if record.v is None else value_bytes(record.v)
         key = f'{{"u":"{record.key[0]}","k":"{record.key[1]}"}}'.encode()
-        decoded = _DECODERS[True].decode([key], [value])
+        decoded = _decoder_of(True, ()).decode([key], [value])
         place = (record.topic, record.partition, [record.offset], [record.timestamp_ms])
         times_ms = pa.array([record.partition_time_ms], pa.int64())
         parts.append(records_table(PARTIAL, decoded, *place).append_column(PARTITION_TIME, times_ms))

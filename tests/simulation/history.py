@@ -70,7 +70,7 @@ def settle(world: World) -> None:
     world.advance(120 + world.around.skew_ms_max / 1000)
     world.counts["Advance"] += 1
     process = Process.of(world, "last owner")
-    process.records_max = 1000
+    process.records_max, process.may_pass_over = 1000, False
     for _ in range(_ROUNDS_MAX):
         process.ingest(None, None)
         if process.stop is not None and not world.committed_seam():

@@ -7,7 +7,7 @@ and the records between both seams; so a record that the seam passes and the row
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -92,9 +92,13 @@ class Log:
 
 
 class Oracle:
-    """The records, and by snapshot the rows and what it says. ``log_generation`` counts logs that changed."""
+    """The records, and by snapshot the rows and what it says. ``log_generation`` counts logs that changed.
 
-    def __init__(self) -> None:
+    ``takes`` is the topic whose records are the table's; empty for all.
+    """
+
+    def __init__(self, takes: str = "") -> None:
+        self._takes = takes
         self.logs: dict[tuple[str, int], Log] = {}
         self.log_generation = 0
         self._left: dict[tuple[str, int], int] = {}  # where the table was in topics that left, by their ids
@@ -127,6 +131,10 @@ class Oracle:
                 one.is_forgiven = True
 
     # What the table must be.
+
+    def is_ours(self, one: Produced) -> bool:
+        """Whether a record is the table's; it is filtered otherwise, and counts for nothing but the time."""
+        return not self._takes or one.topic == self._takes
 
     def rows(self, snapshot_id: int, ends: Offsets | None = None) -> Rows:
         """What a read of a snapshot gives, with the log laid over it up to ``ends``."""
@@ -165,10 +173,10 @@ class Oracle:
         self._newest = snapshot.snapshot_id
         self._check_owner(what, state, by)
         read = self._between(what, before, state)
-        _check_accounts(what, snapshot, before, state, read)
+        _check_accounts(what, snapshot, before, state, read, self.is_ours)
         if state.accepted is None:
             _check_times(what, before, state, read)
-        _compare(what, rows, *_applied(self._rows[parent], read, before.times, self._compacted(state)))
+        _compare(what, rows, *self._applied(self._rows[parent], read, before.times, state))
         self.states[snapshot.snapshot_id] = state
         self._rows[snapshot.snapshot_id] = rows
         return read
@@ -188,7 +196,7 @@ class Oracle:
         for (topic_id, _), log in self.logs.items():
             if topic_id in topic_ids.values():
                 for one in log.records:
-                    if one.key is not None and one.is_visible:
+                    if one.key is not None and one.is_visible and self.is_ours(one):
                         row = _row_after(rows.get(one.key), one)
                         rows.pop(one.key, None) if row is None else rows.update({one.key: row})
         return rows
@@ -257,7 +265,12 @@ class Oracle:
             for place, end in ends.items()
             for one in self.log(state.topic_ids[place[0]], place[1]).between(state.seam.get(place, 0), end)
         ]
-        return _applied(rows, hot, state.times, self._compacted(state))
+        return self._applied(rows, hot, state.times, state)
+
+    def _applied(
+        self, rows: Rows, records: list[Produced], before: Mapping[Place, int], state: State
+    ) -> tuple[Rows, dict[Key, set[Maybe]]]:
+        return _applied(rows, records, before, self._compacted(state), self.is_ours)
 
     def _compacted(self, state: State) -> set[Place]:
         """The partitions of which compaction took records: these may have been seen, and their times."""
@@ -306,7 +319,12 @@ def _check_times(what: str, before: State, after: State, read: list[Produced]) -
 
 
 def _check_accounts(
-    what: str, snapshot: FakeSnapshot, before: State, after: State, read: list[Produced]
+    what: str,
+    snapshot: FakeSnapshot,
+    before: State,
+    after: State,
+    read: list[Produced],
+    is_ours: Callable[[Produced], bool],
 ) -> None:
     summary, prefix = snapshot.summary.additional_properties, "thermocline.records-"
     counts = {name.removeprefix(prefix): int(n) for name, n in summary.items() if name.startswith(prefix)}
@@ -317,6 +335,11 @@ def _check_accounts(
     least = sum(1 for one in read if not (one.is_superseded or one.is_dropped))
     if not least <= counts["read"] <= len(read):
         raise Violation("accounting-open", f"{what} read {counts['read']}, not {len(read)}")
+    others = sum(1 for one in read if not is_ours(one))
+    if counts["filtered"] > others or counts["filtered"] < others - (len(read) - least):
+        raise Violation("accounting-open", f"{what}: {counts['filtered']} of {others} that are not its own")
+    read = [one for one in read if is_ours(one)]
+    least = sum(1 for one in read if not (one.is_superseded or one.is_dropped))
     bad = sum(1 for one in read if one.key is None)
     if counts["quarantined"] > bad or counts["quarantined"] < bad - (len(read) - least):
         raise Violation("accounting-open", f"{what}: {counts['quarantined']} of {bad} bad ones")
@@ -326,7 +349,11 @@ def _check_accounts(
 
 
 def _applied(
-    rows: Rows, records: list[Produced], before: Mapping[Place, int], compacted: set[Place]
+    rows: Rows,
+    records: list[Produced],
+    before: Mapping[Place, int],
+    compacted: set[Place],
+    is_ours: Callable[[Produced], bool],
 ) -> tuple[Rows, dict[Key, set[Maybe]]]:
     """The rows after these records, and what else a key may show: where compaction took the winner."""
     by_key: dict[Key, list[Produced]] = {}
@@ -336,7 +363,7 @@ def _applied(
         place = (one.topic, one.partition)
         times[id(one)] = greatest[place] = max(one.timestamp_ms, greatest.get(place, -1))
     for one in records:
-        if one.key is not None:
+        if one.key is not None and is_ours(one):
             by_key.setdefault(one.key, []).append(one)
     after = dict(rows)
     also: dict[Key, set[Maybe]] = {}

@@ -108,6 +108,7 @@ class Process:
     life: int = 0
     rejections: int = 0
     unknown: list[str] = field(default_factory=list)
+    may_pass_over: bool = True
 
     @classmethod
     def of(cls, world: World, name: str) -> Process:
@@ -235,6 +236,7 @@ class Process:
             assert self.owner is not None
             self.rejections = 0
             self._check_position(self.owner.position)
+            self.world.counts["passed over"] += self.owner.passed is not None
 
     def _turn(self) -> None:
         owner = self.owner
@@ -282,6 +284,7 @@ class Process:
             position=Position.of(taken.state, live_files(taken.table, taken.state.snapshot_id, NAME)),
             clock=clock,
             live_files=live_files,
+            may_pass_over=self.may_pass_over,
             upkeep=NoUpkeep() if beside is None else WatchedUpkeep.of(world, clock, beside),
         )
 

@@ -14,6 +14,7 @@ from pyiceberg.types import StringType
 
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.keys import encode_one
+from thermocline.rules.routing import Condition
 
 NAME: Final = "t"
 IDENTIFIER: Final = "sim.t"
@@ -29,6 +30,9 @@ DEFINITION: Final = LiveTable.build(
     buckets=2,
 )
 PARTIAL: Final = replace(DEFINITION, partial_updates=True)
+_CONDITIONS: Final = {
+    topic: (Condition.parse({"topic": r"(\w+)", "is": topic}),) for topic in DEFINITION.topics
+}
 ROTATING: Final = r"c\d+"
 """The pattern of topics that come and go, in histories that have such."""
 _to_json: Final = LiveTable.to_json
@@ -84,12 +88,19 @@ def value_bytes(v: int) -> bytes:
     return b"{}" if v == KEPT else b'{"v":%d}' % v
 
 
+def taking(definition: LiveTable, topic: str) -> LiveTable:
+    """The same of a table that has the records of that topic alone; of all, where none is named."""
+    return replace(definition, where=_CONDITIONS[topic]) if topic else definition
+
+
 def definition_json(definition: LiveTable) -> str:
     """One of the two as the table carries it, with the topics that it has."""
     topics = (definition.topics, definition.topic_patterns, definition.version)
-    found = (*topics, definition.partial_updates)
+    found = (*topics, definition.where, definition.partial_updates)
     if found not in _json:
-        alike = replace(definition, topics=DEFINITION.topics, topic_patterns=(), version=DEFINITION.version)
+        alike = replace(
+            definition, topics=DEFINITION.topics, topic_patterns=(), version=DEFINITION.version, where=()
+        )
         assert alike in (DEFINITION, PARTIAL)
         _json[found] = _to_json(definition)
     return _json[found]

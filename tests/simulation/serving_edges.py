@@ -20,6 +20,7 @@ from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Decoded, decoder_for
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.headers import HeadersOf
+from thermocline.rules.routing import NO, Texts
 from thermocline.serving.cold.row_json import RowJson
 from thermocline.serving.hot import disk as real_disk
 from thermocline.serving.hot import environment as real_environment
@@ -131,8 +132,25 @@ def _stored_records(
         yield key[:PLACE_START] + place, header + value[HEADER.size :]
 
 
-def _decoder(definition: LiveTable, _: object) -> _RememberingDecoder:
-    return _decoder_of(definition.partial_updates)
+class _Routed:
+    """Takes the records of topics that are the table's, and filters the others."""
+
+    def __init__(self, definition: LiveTable, inner: _RememberingDecoder) -> None:
+        self._route, self._inner = definition.route, inner
+
+    def decode(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], headers_of: HeadersOf, topic: str
+    ) -> _Decoded:
+        """Like a decoder."""
+        texts = dict.fromkeys(self._route.sources, Texts([topic]))
+        if self._route.verdicts(texts, 1)[0] == NO:
+            return _Decoded([], [], tuple(range(len(keys))))
+        return self._inner.decode(keys, values, headers_of, topic)
+
+
+def _decoder(definition: LiveTable, _: object) -> _RememberingDecoder | _Routed:
+    inner = _decoder_of(definition.partial_updates)
+    return _Routed(definition, inner) if definition.route else inner
 
 
 @cache

@@ -37,7 +37,7 @@ Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap Cr
 "deleted drained" "deleted unread" "stopped topic-deleted" "resumed topic-deleted" "tailer topic-missing"
 "landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
 "transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
-"rewrite taken over" "partial record"
+"rewrite taken over" "partial record" "passed over"
 "unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
 "stopped owner-lost" "stopped commit-unknown" "stopped foreign-snapshot" "stopped offsets-gone"
 "stopped log-replaced: end" "stopped log-replaced: topics" "stopped log-replaced: cluster"

@@ -28,6 +28,7 @@ from tests.simulation.records import (
     Row,
     definition_json,
     key_bytes,
+    taking,
     value_bytes,
 )
 from tests.simulation.store import FakeIO
@@ -56,7 +57,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is so for a whole history."""
+    """What is so for a whole history. ``takes``: the topic whose records are the table's; empty for all."""
 
     partitions: tuple[int, int] = (1, 1)
     is_compacted: bool = False
@@ -70,6 +71,7 @@ class Surroundings:
     is_maintained: bool = False
     is_partial: bool = False
     is_rotating: bool = False
+    takes: str = ""
 
 
 class SimClock:
@@ -99,10 +101,11 @@ class World:
         """``beside``: another one's cluster, time and processes, and a table of its own."""
         self.around, self._beside = around, beside
         definition = PARTIAL if around.is_partial else DEFINITION
-        self.definition = replace(definition, topic_patterns=(ROTATING,) if around.is_rotating else ())
+        definition = replace(definition, topic_patterns=(ROTATING,) if around.is_rotating else ())
+        self.definition = taking(definition, around.takes)
         self.now_ms = STARTED_MS
         self.counts: Counter[str] = Counter()
-        self.oracle = Oracle()
+        self.oracle = Oracle(around.takes)
         self.oracle.skew_ms = 2 * around.skew_ms_max
         self.frames: Frames = Frames(self.run_next) if beside is None else beside.frames
         self.cluster: FakeCluster = FakeCluster(SimClock(self)) if beside is None else beside.cluster
@@ -300,7 +303,8 @@ class World:
         ids = self.oracle.states[snapshot.snapshot_id].topic_ids
         for one in read:
             place = (ids[one.topic], one.topic, one.partition, one.offset)
-            if one.key is None and place not in self.kept_bad and not one.is_superseded:
+            is_bad = one.key is None and self.oracle.is_ours(one)
+            if is_bad and place not in self.kept_bad and not one.is_superseded:
                 raise Violation("bad-record-lost", f"{place} is before the seam, and not in quarantine")
 
     def _deleted(self, path: str) -> None:

@@ -12,6 +12,7 @@ from thermocline.errors import AlterationRefused
 from thermocline.rules.alteration import definition_by, plan_alteration
 from thermocline.rules.definition import PROVENANCE, LiveTable
 from thermocline.rules.definition.option import option_of
+from thermocline.rules.definition.stored import apart_from_topics
 
 
 def columns(**changes: Any) -> dict[str, Any]:
@@ -192,11 +193,6 @@ def test_a_dropped_field_goes_and_its_name_comes_back_with_another_field_id() ->
             "the column id can't be renamed: it is part of the key",
         ),
         (
-            {"columns": renamed(items={"type": "int", "path": "sum", "renamed_from": "count"})},
-            [],
-            'the column items can\'t come from ["sum"] instead of its name',
-        ),
-        (
             {"columns": renamed(items={"type": "string", "renamed_from": "count"})},
             [],
             "items can't become string",
@@ -209,6 +205,62 @@ def test_what_cannot_be_renamed_or_dropped_says_why(
     with pytest.raises(AlterationRefused) as refused:
         plan_alteration(ORDERS, wanted(**changes), drop=drop)
     assert says in "; ".join(refused.value.problems)
+
+
+def test_a_column_is_read_from_elsewhere_from_the_seam_on_and_what_it_was_is_noted() -> None:
+    ids = {column.name: column.field_id for column in ORDERS.columns}
+    moved = wanted(columns=columns(count={"type": "int", "path": "sum.items"}))
+    planned = plan_alteration(ORDERS, moved)
+    (count,) = [column for column in planned.definition.columns if column.name == "count"]
+    assert (count.field_id, count.path) == (ids["count"], ("sum", "items"))
+    assert planned.is_reread
+    (change,) = planned.changes
+    assert change.startswith('column count is read from ["sum", "items"], from its name, count until now: of')
+    assert change.endswith("rows that are there keep their values")
+    back = plan_alteration(planned.definition, wanted(columns=columns(count={"type": "int", "header": "n"})))
+    assert back.changes[0].startswith('column count is read from header "n", from ["sum", "items"] until now')
+    both = renamed(items={"type": "int", "path": "sum", "renamed_from": "count"})
+    changes = plan_alteration(ORDERS, wanted(columns=both)).changes
+    assert changes[0] == "column count is renamed to items; queries, grants and views have to name it so"
+    assert changes[1].startswith('column items is read from ["sum"], from its name, count until now')
+
+
+def test_a_rename_says_where_a_column_of_a_header_is_read_from_and_moves_none_unsaid() -> None:
+    current = wanted(columns=columns(count={"type": "int", "header": "n"}))
+    with pytest.raises(AlterationRefused) as refused:
+        plan_alteration(current, wanted(columns=renamed()))
+    (problem,) = refused.value.problems
+    assert problem.startswith('the column items was read from header "n": beside renamed_from, say where')
+    said = renamed(items={"type": "int", "header": "n", "renamed_from": "count"})
+    changes = plan_alteration(current, wanted(columns=said)).changes
+    assert changes[0].startswith('column count is renamed to items, and still read from header "n"')
+    assert len(changes) == 2, "and the order"
+
+
+def test_comments_come_change_and_go_and_are_no_difference_that_stops_ingest() -> None:
+    said = wanted(columns=columns(count={"type": "int", "comment": 'how "many"'}))
+    planned = plan_alteration(ORDERS, said)
+    assert planned.changes == ('column count has the comment "how \\"many\\""',)
+    assert not planned.is_reread
+    assert ORDERS.differences(said) == ()
+    field = planned.definition.iceberg_schema().find_field("count")
+    assert (field.doc, field.required) == ('how "many"', False)
+    assert LiveTable.from_json(planned.definition.to_json(), "orders") == planned.definition
+    decoded = {apart_from_topics(one.to_json()) for one in (ORDERS, planned.definition)}
+    assert len(decoded) == 1, "records that were read by the one are those of the other"
+    gone = plan_alteration(planned.definition, wanted())
+    assert gone.changes == ("column count has no comment any more",)
+    assert gone.definition.iceberg_schema().find_field("count").doc is None
+
+
+def test_the_format_version_rises_and_never_falls() -> None:
+    planned = plan_alteration(wanted(format_version=2), wanted())
+    (change,) = planned.changes
+    assert change.startswith("format_version becomes 3, from 2, for good: deletes are deletion vectors")
+    assert (planned.definition.format_version, planned.definition.version) == (3, 2)
+    assert not planned.is_reread
+    (reason,) = reasons(format_version=2)
+    assert reason.endswith("and Iceberg has no way back")
 
 
 def test_columns_in_another_order_keep_their_ids() -> None:
@@ -292,8 +344,8 @@ def test_topics_in_another_order_are_a_change_and_no_new_topics() -> None:
         ({"key": ["id", "slot", "count"]}, "key can't become id, slot, count from id, slot: every row"),
         ({"key_from": "value"}, "key_from can't become value from key: the same record"),
         (
-            {"columns": columns(count={"type": "int", "path": "moved"})},
-            """the column count can't come from ["moved"] instead of its name: the same record""",
+            {"columns": columns(id={"type": "int", "path": "moved"})},
+            """the column id can't come from ["moved"] instead of its name, id: it is part of the key""",
         ),
         ({"entity": ["id", "slot"]}, "entity can't become id, slot from id: rows are placed"),
         ({"buckets": 12}, "buckets can't become 12 from 16: whole buckets are split or joined"),
@@ -341,7 +393,8 @@ def test_every_reason_is_given_at_once() -> None:
 
 def test_what_is_neither_free_nor_fixed_has_a_rule_of_its_own_or_says_which_definition_it_is() -> None:
     of_topics = {"topics", "topic_patterns"}
-    ruled = of_topics | {"columns", "buckets", "file_buckets", "name", "provenance_id", "version"}
+    of_layout = {"buckets", "file_buckets", "format_version"}
+    ruled = of_topics | of_layout | {"columns", "name", "provenance_id", "version"}
     found = {field.name: option_of(field) for field in fields(LiveTable)}
     assert {name for name, option in found.items() if not option.is_free and not option.fixed} == ruled
     assert not any(option.is_free and option.fixed for option in found.values())

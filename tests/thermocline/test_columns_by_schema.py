@@ -114,7 +114,7 @@ def test_columns_key_and_comments_are_those_of_the_schemas(tmp_path: Path) -> No
         ("id",),
         {
             "id": "long",
-            "at": "timestamptz",
+            "at": {"type": "timestamptz", "comment": "when it came"},
             "price": "decimal(12,2)",
             "buyer": "struct<mail: string>",
             "tags": "list<string>",
@@ -194,7 +194,10 @@ def test_json_schema_declares_columns_too(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "description": "how many"}}}
     more = 'format = "json_schema"\nkey_format = "int"\nkey = ["id"]'
     said = found(tmp_path, {2: schema}, more, kind="JSON")
-    assert (dict(said.own.columns), said.docs) == ({"id": "int", "n": "long"}, {"n": "how many"})
+    assert (dict(said.own.columns), said.docs) == (
+        {"id": "int", "n": {"type": "long", "comment": "how many"}},
+        {"n": "how many"},
+    )
 
 
 def test_what_the_contract_says_a_table_never_gains_it_does_not_begin_with(tmp_path: Path) -> None:

@@ -285,8 +285,8 @@ def test_descriptions_evidence_and_what_a_type_loses_are_told() -> None:
         "required": ["n", "x"],
     }
     fields = {field.name: field for field in parse_json_schema(json.dumps(schema)).fields()}
-    assert (fields["n"].notes, fields["n"].evidence, fields["n"].is_always_there) == (
-        ("its number",),
+    assert (fields["n"].doc, fields["n"].evidence, fields["n"].is_always_there) == (
+        "its number",
         "integer",
         True,
     )
@@ -366,7 +366,7 @@ def test_an_avro_file_is_the_schema_of_all_records(tmp_path: Path) -> None:
     }
     assert dict(found.findings)["values"] == "Avro, of order.avsc"
     (order_id,) = [one for one in found.columns if one.name == "order_id"]
-    assert (order_id.notes, order_id.evidence) == (("its number",), "long in order.avsc")
+    assert (order_id.comment, order_id.evidence) == ("its number", "long in order.avsc")
     body = io.BytesIO()
     row = {"order_id": 7, "at": 0, "price": b"\x01", "buyer": {"mail": None}}
     fastavro.schemaless_writer(body, fastavro.parse_schema(ORDER), row)
@@ -405,9 +405,10 @@ def test_a_protobuf_file_has_its_message_named_and_its_comments_kept(tmp_path: P
         "buyers": "list<struct<mail: string>>",
         "lines": "map<string, struct<sku: string>>",
     }
-    assert {one.name: one.notes for one in found.columns if one.notes} == {
-        "order_id": ("its number",),
-        "at": ("when it was made",),
+    definition = found.definition("orders", "app.orders")
+    assert {one.name: one.comment for one in definition.columns if one.comment} == {
+        "order_id": "its number",
+        "at": "when it was made",
     }
     assert found.options["value_message"] == "shop.Order"
 

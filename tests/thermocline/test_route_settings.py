@@ -9,6 +9,7 @@ import pytest
 
 from thermocline.errors import ConfigInvalid
 from thermocline.ingest.batch.read_task import RangesReader, ReadReport, ReadTask
+from thermocline.ingest.batch.source import Together
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.directory import DirectoryDecoder
@@ -179,7 +180,7 @@ def test_a_read_task_reports_the_values_that_came_and_filters_their_records(tmp_
     admission = Directory().with_table("a").admission((), tables_max=3)
     nowhere: Any = None
     task = ReadTask(definition, {}, nowhere, nowhere, "", {"events": "id"}, admission=admission)
-    reader = RangesReader(task, [OffsetRange("events", 0, 5, 8)], tables=1)
+    reader = RangesReader(task, [OffsetRange("events", 0, 5, 8)], Together())
     report = ReadReport([])
     values: list[bytes | None] = [b'{"type":"b"}', b'{"type":"a"}', None]
     chunk = RecordChunk("events", 0, [b'{"id":1}'] * 3, values, [5, 6, 7], [10, 11, 12])

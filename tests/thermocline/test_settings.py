@@ -7,6 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -17,6 +18,7 @@ from thermocline.process.masking import mask_secrets
 from thermocline.settings import (
     ServingSettings,
     Settings,
+    TableSettings,
     check_settings,
     load_settings,
     problems_of_exposure,
@@ -858,3 +860,15 @@ def test_a_registrys_password_is_sent_over_https_only_and_never_shown(
     assert "hunter2" not in repr(settings) + str(settings.shown()) + repr(client)
     (problem,) = problems_of(after='[registry]\nurl = "https://u:hunter2@r:8081"\n')
     assert "hunter2" not in problem
+
+
+def test_a_table_keeps_its_format_version_where_the_file_says_none() -> None:
+    """It can't be taken back, so that nobody is to raise it by deleting a line."""
+    said: dict[str, Any] = {"identifier": "app.t", "topics": ("t",), "key": ("id",), "columns": {"id": "int"}}
+    unsaid, of_2, of_3 = (
+        TableSettings(**said, **more) for more in ({}, {"format_version": 2}, {"format_version": 3})
+    )
+    there = of_2.definition("t")
+    assert unsaid.definition("t").format_version == 3
+    assert [one.definition("t", there).format_version for one in (unsaid, of_2, of_3)] == [2, 2, 3]
+    assert unsaid.definition("t", of_3.definition("t")).format_version == 3

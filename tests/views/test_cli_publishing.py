@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thermocline.cli.publishing import drop_with_table, publish_once, published
-from thermocline.errors import TopicMissing
+from thermocline.errors import TopicMissing, TrinoRefused
 from thermocline.process.metrics import REGISTRY
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings, TableSettings, ViewsSettings
 from thermocline.views.publication import Publication
@@ -61,6 +61,30 @@ def test_views_that_were_withdrawn_are_said(
     monkeypatch.setattr(Publication, "__call__", lambda _: PublishRound(1, stop=stop))
     publish_once(settings_of(tmp_path, enabled=True), "lost")
     assert "[topic-missing]" in capsys.readouterr().err
+
+
+def test_views_of_a_live_table_wait_for_the_server_that_has_to_take_up_the_alteration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(tmp_path, enabled=True)
+    of_server = settings.model_copy(update={"views": settings.views.model_copy(update={"hot": "server"})})
+    refused = TrinoRefused(url="http://127.0.0.1:1", name="COLUMN_NOT_FOUND", detail="no column note")
+    answers: list[TrinoRefused | None] = []
+
+    def publish(_: Publication) -> PublishRound:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return PublishRound(1)
+
+    monkeypatch.setattr(Publication, "__call__", publish)
+    monkeypatch.setattr("thermocline.cli.publishing.LOOK_SECONDS", 0.0)
+    answers += [refused, refused, None]
+    publish_once(of_server, "lost")
+    assert (answers, capsys.readouterr().err) == ([], "")
+    answers += [refused, None]
+    publish_once(settings, "lost")
+    assert len(answers) == 1, "those of Kafka need no server"
+    assert "no column note" in capsys.readouterr().err
 
 
 def test_nobody_is_asked_where_views_are_not_enabled(

@@ -29,7 +29,7 @@ from thermocline.errors import (
     ViewContended,
     ViewForeign,
 )
-from thermocline.iceberg.catalog import open_catalog
+from thermocline.iceberg.catalog import defined_by, open_catalog
 from thermocline.iceberg.view_notes import read_view_notes
 from thermocline.kafka.facts import OpenTransaction, TopicConfig
 from thermocline.process.metrics import REGISTRY
@@ -103,6 +103,12 @@ class World:
         assert found is not None
         return found
 
+    def alter(self, **changes: Any) -> None:
+        """The next version of the table's definition."""
+        self.definition = replace(self.definition, version=self.definition.version + 1, **changes)
+        with self.table.transaction() as transaction:
+            transaction.set_properties(defined_by(self.definition))
+
     def lease(self, view: str = LIVE) -> dict[str, int]:
         with self.table.io.new_input(path_of(self.table, view)).open() as source:
             found: dict[str, int] = json.loads(source.read())["snapshots"]
@@ -174,6 +180,75 @@ def test_views_of_a_live_table_stay_through_commits_and_need_no_lease(world: Wor
     assert [world.published(view).snapshot_id for view in (LIVE, BY_KEY)] == [None, None]
     assert [world.published(view).until_ms for view in (LIVE, BY_KEY)] == [None, None]
     assert held_views(world.table) == [COLD]
+
+
+def test_live_views_that_an_alteration_makes_unreadable_are_withdrawn_with_the_reason(world: World) -> None:
+    """Method: topics of a pattern can't be named in SQL; the view of committed rows needs no topic."""
+    world.commit(10)
+    world.publisher().publish()
+    world.alter(topic_patterns=("t.*",))
+    snapshot_id = world.commit(20)
+    done = world.publisher().publish()
+    assert done.stop is not None
+    assert done.stop.code == "views-unreadable"
+    assert set(done.replaced) == ALL
+    for view in (LIVE, BY_KEY):
+        reason = world.published(view).withdrawn
+        assert reason is not None
+        assert reason.startswith(
+            "[views-unreadable] a live view of table t can't be made any more: its topics"
+        )
+    assert world.published(COLD).snapshot_id == snapshot_id
+    notes = read_view_notes(world.table.io, world.table.location())
+    assert notes is not None
+    assert [one.view for one in notes.views if one.withdrawn] == [LIVE, BY_KEY]
+    statements = len(world.trino.statements)
+    assert set(world.publisher().publish().kept) == ALL
+    assert len(world.trino.statements) == statements, "once"
+
+
+def test_a_table_that_never_had_live_views_has_none_to_withdraw(world: World) -> None:
+    world.alter(topic_patterns=("t.*",))
+    world.commit(10)
+    done = world.publisher().publish()
+    assert (done.stop, done.replaced) == (None, (COLD,))
+
+
+def test_a_view_of_before_an_alteration_that_trino_refuses_now_does_not_stay(world: World) -> None:
+    """Goal: no view shows columns that were dropped. One of the same definition stays: it is only older."""
+    first = world.commit(10)
+    world.publisher().publish()
+    world.commit(20)
+    world.trino.hooks += [_taken, _refused]
+    with pytest.raises(TrinoRefused, match="no such column"):
+        world.publisher().publish()
+    assert world.published(LIVE).snapshot_id == first
+
+    world.alter()
+    newest = world.commit(30)
+    world.trino.hooks += [_taken, _refused, _taken, _taken]
+    done = world.publisher().publish()
+    assert done.stop is not None
+    assert done.stop.code == "trino-refused"
+    assert "no such column" in (world.published(LIVE).withdrawn or "")
+    assert {world.published(view).snapshot_id for view in (COLD, BY_KEY)} == {newest}
+    notes = read_view_notes(world.table.io, world.table.location())
+    assert notes is not None
+    assert [(one.view, bool(one.withdrawn)) for one in notes.views] == [
+        (COLD, False),
+        (BY_KEY, False),
+        (LIVE, True),
+    ]
+    done = world.publisher().publish()
+    assert (done.stop, done.replaced) == (None, (LIVE,))
+
+
+def _taken(sql: str) -> None:
+    """A statement that Trino carries out."""
+
+
+def _refused(sql: str) -> None:
+    raise trino_error("no such column", name="COLUMN_NOT_FOUND")
 
 
 def test_views_go_from_kafka_to_live_tables_and_back(world: World) -> None:

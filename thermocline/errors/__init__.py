@@ -39,6 +39,7 @@ from thermocline.errors.query import (
     ViewContended,
     ViewForeign,
     ViewsLate,
+    ViewsUnreadable,
 )
 from thermocline.errors.records import (
     DeadLetterRefused,
@@ -190,6 +191,7 @@ __all__ = [
     "ViewContended",
     "ViewForeign",
     "ViewsLate",
+    "ViewsUnreadable",
     "all_errors",
     "did_you_mean",
     "first_line",

@@ -102,6 +102,28 @@ class ViewForeign(QueryError):
     view: str
 
 
+class ViewsUnreadable(QueryError):
+    """A live view can't be made of the table's records since the table was altered.
+
+    The SQL of a live view reads records exactly as ingest does, or there is no such view: for example, not if
+    a column comes from a header, or if topics are found by a pattern. The view that was published before
+    shows the columns of the definition before. So it is withdrawn. The view of the table as last committed is
+    published as usual.
+
+    No data is affected. Live views that read the server have no such limits: set `views.hot = "server"`. Or
+    drop the table's views, or alter the table again; then publish.
+    """
+
+    code = "views-unreadable"
+    exit_code = ExitCode.STOPPED
+    _what = "a live view of table {table} can't be made any more: {because}."
+    _state = "tables, lookups and extracts are not affected; the view refuses to answer."
+    _next = 'set views.hot = "server", or: thermocline views drop {table}\nthermocline views publish {table}'
+
+    table: str
+    because: str
+
+
 class ViewsLate(QueryError):
     """The log may have dropped records that a live view needs.
 

@@ -15,7 +15,7 @@ from thermocline.rules.definition_diff import Difference, differences_of
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from thermocline.rules.definition import LiveTable
+    from thermocline.settings import TableSettings
 
 __all__ = ["Compared", "compared", "file_counts"]
 
@@ -45,11 +45,13 @@ class Compared:
         return tuple(why for one in self.differences for why in one.refusals)
 
 
-def compared(table: Table, wanted: LiveTable) -> Compared:
-    """The table as it was loaded, beside the definition that the file has. Raises as `definition_of` does."""
-    name, schema = wanted.name, table.schema()
-    definition = definition_of(table, name)
-    wanted = with_evolved(wanted, definition)
+def compared(table: Table, configured: TableSettings, name: str) -> Compared:
+    """The table as it was loaded, beside what the file has for it.
+
+    Raises as `definition_of` does, and `ConfigInvalid`.
+    """
+    schema, definition = table.schema(), definition_of(table, name)
+    wanted = with_evolved(configured.definition(name, definition), definition)
     is_other = definition.buckets_written != wanted.buckets_written
     files = file_counts(table, name) if is_other else None
     known = definition.iceberg_schema().field_ids

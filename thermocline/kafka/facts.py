@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final
 
@@ -39,9 +41,9 @@ class OffsetRange:
 _UNREADABLE: Final[list[tuple[str, bytes | None]]] = []
 
 
-@dataclass(slots=True)
+@dataclass
 class RecordChunk:
-    """Consecutive records of one partition, offsets ascending; the lists are aligned."""
+    """Consecutive records of one partition, offsets ascending; the lists are aligned, and never change."""
 
     topic: str
     partition: int
@@ -63,6 +65,28 @@ class RecordChunk:
             [min(max(message.timestamp()[1], -1), TIMESTAMP_MS_MAX) for message in messages],
             messages,
         )
+
+    @cached_property
+    def content_bytes(self) -> int:
+        """What keys and values take, reckoned once for all tables that take the chunk."""
+        return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
+
+    @cached_property
+    def greatest_timestamp_ms(self) -> int:
+        """The greatest time of its records, of which there is one at least."""
+        return max(self.timestamps_ms)
+
+    def within(self, ranges: Sequence[OffsetRange]) -> RecordChunk | None:
+        """Those of its records that are in the ranges, each of another partition; None if there are none."""
+        own = [one for one in ranges if (one.topic, one.partition) == (self.topic, self.partition)]
+        if not own:
+            return None
+        first, end = bisect_left(self.offsets, own[0].first), bisect_left(self.offsets, own[0].end)
+        if (first, end) == (0, len(self.offsets)):
+            return self
+        part = slice(first, end)
+        lists = (self.keys[part], self.values[part], self.offsets[part], self.timestamps_ms[part])
+        return RecordChunk(self.topic, self.partition, *lists, self.messages[part]) if first < end else None
 
     def headers_of(self, index: int) -> list[tuple[str, bytes | None]] | None:
         """The headers of one record, in order; read only where they are wanted.

@@ -83,6 +83,7 @@ def plan_alteration(
     problems = [*_fixed_fields(current, wanted), *_problems_of_columns(current, wanted), *of_columns.problems]
     problems += problems_of_buckets(current, wanted.buckets_written, files)
     problems += [*_problems_of_order(current, wanted, files), *_problems_of_topics(current, wanted)]
+    problems += _problems_of_version(current, wanted)
     if problems:
         raise AlterationRefused(table=current.name, problems=tuple(problems))
     topics = tuple(topic for topic in wanted.topics if topic not in current.topics)
@@ -90,6 +91,7 @@ def plan_alteration(
         *of_columns.changes,
         *_changed_topics(current, wanted, topics),
         *_changed_buckets(current, wanted, files),
+        *_changed_version(current, wanted),
         *_changed_options(current, wanted),
     )
     named = replace(wanted, topics=current.topics)
@@ -169,6 +171,14 @@ def _problems_of_order(current: LiveTable, wanted: LiveTable, files: Mapping[int
         )
 
 
+def _problems_of_version(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    if wanted.format_version < current.format_version:  # safety: format-version-only-rises
+        yield (
+            f"format_version can't become {wanted.format_version} from {current.format_version}: the deletes "
+            "in the table are written in its form, and Iceberg has no way back"
+        )
+
+
 def _type_by(now: ColumnType, then: types.IcebergType) -> ColumnType:
     """A numbered type as it was: narrower where it was widened since, and without what was added since."""
     if now.kind is Kind.LONG and isinstance(then, types.IntegerType):
@@ -212,6 +222,15 @@ def _changed_buckets(current: LiveTable, wanted: LiveTable, files: Mapping[int, 
     if before != after:
         left = f"; {sum(files.values()):,} files are to be rewritten, bucket by bucket" if files else ""
         yield f"buckets becomes {after}, from {before}{left}"
+
+
+def _changed_version(current: LiveTable, wanted: LiveTable) -> Iterator[str]:
+    before, after = current.format_version, wanted.format_version
+    if before != after:
+        yield (
+            f"format_version becomes {after}, from {before}, for good: deletes are deletion vectors from "
+            "then on, which every program that reads the table must know; no file is rewritten for it"
+        )
 
 
 def _spelled(value: object) -> str:

@@ -6,6 +6,7 @@ of a column or a field itself first, then those within it, as Iceberg gives them
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,8 +34,8 @@ class Widening:
 class ColumnChanges:
     """The columns that follow, what changes in sentences, and why the rest can't.
 
-    ``is_reread``: columns go, or have other names, so that what they were has to be known for the records
-    that were read until then.
+    ``is_reread``: columns go, have other names, or are read from elsewhere, so that what they were has to be
+    known for the records that were read until then.
     """
 
     columns: list[Column] = field(default_factory=list)
@@ -122,27 +123,45 @@ def _drop(found: ColumnChanges, left_out: Sequence[Column], drop: Collection[str
 
 
 def _rename(found: ColumnChanges, before: Column, wanted: Column, fixed: Collection[str]) -> None:
-    """What changes of a known column beside its type."""
+    """What changes of a known column beside its type: its name, where it is read from, its comment."""
     is_renamed = before.name != wanted.name
     if is_renamed and before.name in fixed:  # safety: fixed-names
         found.problems.append(
             f"the column {before.name} can't be renamed: it is part of the key or orders the records, and "
             "lookups and files go by its name"
         )
-    if before.source != wanted.source:  # safety: kept-paths
-        hint = ""
-        if wanted.renamed_from:
-            hint = "; beside renamed_from, say where it is read from"
+    is_moved = before.source != wanted.source
+    is_implied = bool(wanted.renamed_from) and wanted.path == (before.name,)
+    if is_moved and is_implied:  # safety: renamed-not-moved
         found.problems.append(
-            f"the column {wanted.name} can't come from {wanted.origin or 'its name'} instead of "
-            f"{before.origin or 'its name'}: the same record must mean the same row whenever it is read{hint}"
+            f"the column {wanted.name} was read from {_origin(before)}: beside renamed_from, say where it is "
+            "read from"
+        )
+    if is_moved and before.name in fixed:  # safety: kept-paths
+        found.problems.append(
+            f"the column {wanted.name} can't come from {_origin(wanted)} instead of {_origin(before)}: it is "
+            "part of the key or orders the records, so the same record must have the same one whenever it is "
+            "read"
         )
     if is_renamed:
-        found.is_reread = True
+        still = "" if is_moved else f", and still read from {_origin(wanted)}"
         found.changes.append(
-            f"column {before.name} is renamed to {wanted.name}, and still read from"
-            f" {wanted.origin or 'its name'}; queries, grants and views have to name it so"
+            f"column {before.name} is renamed to {wanted.name}{still}; queries, grants and views have to name"
+            " it so"
         )
+    if is_moved:
+        found.changes.append(
+            f"column {wanted.name} is read from {_origin(wanted)}, from {_origin(before)} until now: of "
+            "records beyond the table's seam; rows that are there keep their values"
+        )
+    if before.comment != wanted.comment:
+        said = f"the comment {json.dumps(wanted.comment, ensure_ascii=False)}"
+        found.changes.append(f"column {wanted.name} has {said if wanted.comment else 'no comment any more'}")
+    found.is_reread |= is_renamed or is_moved  # safety: moved-is-noted
+
+
+def _origin(column: Column) -> str:
+    return column.origin or f"its name, {column.name}"
 
 
 def _check_names(

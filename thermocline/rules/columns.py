@@ -26,6 +26,9 @@ COLUMN_NAME: Final = re.compile(r"""[^"'`\\\x00-\x1f\x7f]+""")  # what SQL and J
 # may add more. Iceberg's own metadata columns begin with "_".
 TRINO_PREFIX: Final = "$"
 
+COMMENT_CHARACTERS_MAX: Final = 1_000
+"""Of a column's comment, which each metadata file of the table has."""
+
 _ORIGINS: Final = frozenset({"path", "header", "event", "topic"})
 
 ColumnText = str | Mapping[str, str | Sequence[str]]
@@ -39,7 +42,8 @@ class Column:
     ``path`` leads to its value in a record: the names of the objects around it, then its own. Or it is the
     value of a ``header``, or at a path in the change ``event`` around the row; or a part of the ``topic``'s
     name, the only group of this regular expression, which a whole name must match. ``renamed_from`` is what a
-    file says that it was called, which no table stores.
+    file says that it was called, which no table stores. ``comment`` is for people, and for whoever reads the
+    Iceberg table, where it is the column's documentation.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Column:
     event: tuple[str, ...] = ()
     topic: str = ""
     renamed_from: str = field(default="", compare=False)
+    comment: str = ""
 
     @property
     def source(self) -> tuple[object, ...]:
@@ -75,6 +80,11 @@ class Column:
     def __str__(self) -> str:
         """Its type, and where it is read from, unless from the field of its name."""
         return f"{self.type}{self.origin and ' from '}{self.origin}"
+
+    @property
+    def described(self) -> str:
+        """The same with its comment: equal for columns of which a file says the same, whatever their ids."""
+        return f"{self}, {spelled(self.comment)}" if self.comment else str(self)
 
     @property
     def origin(self) -> str:
@@ -106,7 +116,7 @@ def declared(column: Column) -> dict[str, object]:
     type_ = column.type.declared
     fields: dict[str, object] = dict(type_) if isinstance(type_, Mapping) else {"type": type_}
     origin: dict[str, object] = {"path": column.path, "header": column.header, "event": column.event}
-    origin["topic"] = column.topic
+    origin |= {"topic": column.topic, "comment": column.comment}
     return fields | {name: value for name, value in origin.items() if value}
 
 
@@ -141,7 +151,7 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     """What is said of a column: its type, and where it is read from."""
     if isinstance(text, str):
         return Column(name, ColumnType.parse(text), field_id)
-    beside = {*_ORIGINS, _RENAMED_FROM}
+    beside = {*_ORIGINS, _RENAMED_FROM, _COMMENT}
     rest = {word: str(value) for word, value in text.items() if word not in beside}
     type_ = ColumnType.parse(rest["type"] if set(rest) == {"type"} else rest)
     _check_origin(text)
@@ -153,10 +163,18 @@ def _parse_column(name: str, text: ColumnText, field_id: int) -> Column:
     if renamed_from and not _ORIGINS & text.keys():
         path = parse_path([renamed_from])  # what a record's field is called stays
     path = path if path != (name,) else ()
-    return Column(name, type_, field_id, path, header, (), event, topic, renamed_from)
+    comment = _comment(text.get(_COMMENT, ""))
+    return Column(name, type_, field_id, path, header, (), event, topic, renamed_from, comment)
 
 
 _RENAMED_FROM: Final = "renamed_from"
+_COMMENT: Final = "comment"
+
+
+def _comment(text: object) -> str:
+    if not isinstance(text, str) or len(text) > COMMENT_CHARACTERS_MAX:
+        raise ValueError(f"a comment is a text of at most {COMMENT_CHARACTERS_MAX:,} characters")
+    return text
 
 
 def _check_origin(text: Mapping[str, Any]) -> None:

@@ -120,12 +120,12 @@ def _of_columns(judge: _Judge, ours: Sequence[Column], theirs: Sequence[Column])
     pairs = [*left_out, *((column.name, known.get(column.name), column) for column in theirs)]
     for name, before, after in pairs:
         is_same_name = before is None or before.name == name
-        if is_same_name and before is not None and after is not None and str(before) == str(after):
+        if is_same_name and before is not None and after is not None and before.described == after.described:
             continue
         found = Difference(
             of=f"column {name}",
-            in_file=ABSENT if after is None else str(after),
-            in_table=ABSENT if before is None else str(before),
+            in_file=ABSENT if after is None else after.described,
+            in_table=ABSENT if before is None else before.described,
             setting=name,
             value=None if before is None else _written(before),
             in_columns=True,

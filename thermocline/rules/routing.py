@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -159,9 +160,11 @@ class Condition:
 
     def verdicts(self, texts: Texts) -> Verdicts:
         """What it says of each record."""
-        taken = {text: self.takes(text) for text in set(texts.values)}
-        told = map(taken.__getitem__, texts.values)
-        found = np.fromiter(told, np.bool_, len(texts.values)).astype(np.int8) * np.int8(YES)
+        found = np.full(len(texts.values), NO, np.int8)
+        is_listed = self.values and not self.negated
+        for text in self.values if is_listed else texts.places:
+            if text in texts.places and self.takes(text):
+                found[texts.places[text]] = YES
         found[list(texts.untold)] = UNTOLD  # safety: untold-is-not-no
         return found
 
@@ -170,7 +173,7 @@ class Condition:
         return f"{self.source} {'not ' if self.negated else ''}{what}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Texts:
     """The texts of a source, aligned with the records; None where a record has none.
 
@@ -179,6 +182,14 @@ class Texts:
 
     values: Sequence[str | None]
     untold: Collection[int] = ()
+
+    @cached_property
+    def places(self) -> Mapping[str | None, Sequence[int]]:
+        """The indexes of the records that have a text, by text: found once for all tables that ask."""
+        found: dict[str | None, list[int]] = {}
+        for index, text in enumerate(self.values):
+            found.setdefault(text, []).append(index)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

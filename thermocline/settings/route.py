@@ -56,17 +56,18 @@ class DirectorySettings(TableSettings):
     by: dict[str, str | list[str]]
     by_schema: bool = False
 
-    def definition(self, name: str) -> LiveTable:
+    def definition(self, name: str, there: LiveTable | None = None) -> LiveTable:
         """See `TableSettings`; with what makes it a directory."""
-        return self._built(name, values_at=self.by, columns_by_schema=self.by_schema)
+        by_schema = self.by_schema
+        return self._built(name, values_at=self.by, columns_by_schema=by_schema, **self._kept(there))
 
 
 class OwnColumnsSettings(TableSettings):
     """A routed table whose columns the configuration does not name: they are what the table has."""
 
-    def definition(self, name: str) -> LiveTable:
+    def definition(self, name: str, there: LiveTable | None = None) -> LiveTable:
         """See `TableSettings`; with the columns that it began with."""
-        return self._built(name, columns_by_schema=True)
+        return self._built(name, columns_by_schema=True, **self._kept(there))
 
 
 class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tables are those of `TableSettings`
@@ -179,7 +180,10 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
         return OwnColumns(tuple(key), dict.fromkeys(key or (_KEY,), type_))
 
     def _of_tables(self) -> dict[str, Any]:
-        return {"topics": self.topics, **{name: getattr(self, name) for name in _TEMPLATE}}
+        given = {"topics": self.topics, **{name: getattr(self, name) for name in _TEMPLATE}}
+        if "format_version" not in self.model_fields_set:
+            del given["format_version"]  # what the file doesn't say, no table's settings say
+        return given
 
 
 def table_of_value(route: str, value: str) -> str:

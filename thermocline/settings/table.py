@@ -109,9 +109,19 @@ class TableSettings(_TableOptions):  # type: ignore[misc]  # the options are tho
         """The patterns by which the others are found."""
         return split_entries(self.topics)[1]
 
-    def definition(self, name: str) -> LiveTable:
-        """The definition that the file asks for. Raises `ConfigInvalid` with all its problems."""
-        return self._built(name)
+    def definition(self, name: str, there: LiveTable | None = None) -> LiveTable:
+        """The definition that the file asks for, of a table as it is ``there``, if it is.
+
+        A format version can't be taken back, so that a file which doesn't say one asks for none.
+        Raises `ConfigInvalid` with all its problems.
+        """
+        return self._built(name, **self._kept(there))
+
+    def _kept(self, there: LiveTable | None) -> dict[str, Any]:
+        """What stays as it is in a table, since the file doesn't say it."""
+        if there is None or "format_version" in self.model_fields_set:  # safety: format-version-unasked
+            return {}
+        return {"format_version": there.format_version}
 
     def _built(self, name: str, **more: Any) -> LiveTable:
         """The definition, with ``more`` options than the file has. Raises `ConfigInvalid`."""

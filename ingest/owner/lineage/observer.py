@@ -73,6 +73,12 @@ class LineageObserver(Observer):
             done = Committed.of(landed, change)
             self._put("COMPLETE", run, self._clock.now_ms(), done)
 
+    def passed_over(self) -> None:
+        """The run of ingest ends well, and wrote nothing."""
+        if self._batch is not None:
+            run, self._batch = self._batch, None
+            self._put("COMPLETE", run, self._clock.now_ms())
+
     def failed(self, error: BaseException) -> None:
         """The run of ingest ends badly, unless it had landed already."""
         if self._batch is None:

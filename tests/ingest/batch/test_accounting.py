@@ -4,7 +4,7 @@ from thermocline.ingest.batch.accounting import Accounting, account, greatest_ti
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.plan import Batch
 from thermocline.ingest.batch.read_task import ReadReport
-from thermocline.kafka.facts import OffsetRange
+from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.definition import OnError
 from thermocline.rules.seam import Seam
 from thermocline.upsert.bucket_task import BucketResult
@@ -45,11 +45,16 @@ def test_the_watermark_stays_where_a_lagging_partition_was_not_read() -> None:
     assert watermark_ms(batch, [], planned_at_ms=1_000, before_ms=5) == 5
 
 
+def chunk_of(topic: str, partition: int, times_ms: list[int]) -> RecordChunk:
+    nothing: list[bytes | None] = [None] * len(times_ms)
+    return RecordChunk(topic, partition, nothing, nothing, list(range(len(times_ms))), times_ms)
+
+
 def test_a_partition_is_as_far_in_time_as_the_farthest_of_its_pieces() -> None:
     ranges = (OffsetRange("t", 0, 0, 10), OffsetRange("a/b", 1, 0, 5))
     reports = [ReadReport(covered=[]) for _ in range(3)]
-    reports[0].took("t", 0, [700, 900])
-    reports[0].took("t", 0, [100])
-    reports[1].took("t", 0, [800])
-    reports[2].took("a/b", 1, [-1])
+    reports[0].took(chunk_of("t", 0, [700, 900]))
+    reports[0].took(chunk_of("t", 0, [100]))
+    reports[1].took(chunk_of("t", 0, [800]))
+    reports[2].took(chunk_of("a/b", 1, [-1]))
     assert greatest_times(Batch(ranges, Seam(), Seam()), reports) == {("t", 0): 900, ("a/b", 1): -1}

@@ -99,7 +99,8 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
     owner: Any = SimpleNamespace(
         is_contested=False,
         task=ReadTask(DEFINITION, {}, cast(Any, None), cast(Any, None), "", {}),
-        position=SimpleNamespace(partition_times=times, files={}),
+        at=SimpleNamespace(partition_times=times),
+        position=SimpleNamespace(files={}),
         upkeep=NoUpkeep(),
         table=SimpleNamespace(io="io"),
         bad_records=SimpleNamespace(discard=discarded.append),

@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from thermocline.errors import SourceInvalid
 from thermocline.ingest.batch.parquet_source import ParquetFiles
 from thermocline.ingest.batch.read_task import ReadReport, ReadTask
+from thermocline.ingest.batch.source import Together
 from thermocline.rules.definition import LiveTable
 
 IO: Any = PyArrowFileIO()
@@ -34,7 +35,7 @@ def written(folder: Path, **columns: Any) -> ParquetFiles:
 def read(files: ParquetFiles, task: ReadTask, report: ReadReport | None = None) -> list[pa.Table]:
     """The records of the first file."""
     report = report or ReadReport([])
-    reader = files.reader(task, 0, 1)
+    reader = files.reader(task, 0, Together())
     records = [reader.take(piece, report) for piece in files.pieces(task, 0)]
     reader.end(report)
     return records

@@ -21,7 +21,7 @@ from thermocline.errors import EngineFailed, KafkaUnreachable, OffsetsGone, Stor
 from thermocline.ingest.batch import read_task as module
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask, run_read_task
 from thermocline.kafka.facts import OffsetRange, RecordChunk
-from thermocline.rules.decode import decoder_for
+from thermocline.rules.decode import SharedTexts, TextReader, decoder_for
 from thermocline.rules.definition import LiveTable
 
 RANGES = [OffsetRange("profiles", 0, 0, 4)]
@@ -148,11 +148,15 @@ def test_a_decoder_that_raises_for_one_table_fails_the_part_of_that_table_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
 
-    def made_for(definition: LiveTable, registry: Any) -> Any:
+    def made_for(definition: LiveTable, registry: Any, texts: SharedTexts) -> Any:
         def decode(*_: object) -> Any:
             raise ValueError("a bug")
 
-        return SimpleNamespace(decode=decode) if definition.name == "b" else decoder_for(definition, registry)
+        return (
+            SimpleNamespace(decode=decode)
+            if definition.name == "b"
+            else decoder_for(definition, registry, texts)
+        )
 
     monkeypatch.setattr(module, "decoder_for", made_for)
     first, broken, third = read_for(["a", "b", "c"], ReadOnce(), monkeypatch)
@@ -161,6 +165,56 @@ def test_a_decoder_that_raises_for_one_table_fails_the_part_of_that_table_alone(
     assert broken[2].error is not None
     assert isinstance(pickle.loads(broken[2].error), EngineFailed)
     assert (broken[0], broken[2].covered) == ([], [])
+
+
+def test_the_texts_of_a_chunk_are_read_once_for_all_tables_that_look_at_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: each table has its own records, whatever its columns; one that reads otherwise does so alone."""
+    texts_read, read = [0], TextReader.read
+
+    def counted(reader: TextReader, *chunk: Any) -> Any:
+        texts_read[0] += 1
+        return read(reader, *chunk)
+
+    def log(*_: object) -> Iterator[RecordChunk]:
+        for first in (0, 4):
+            keys: list[bytes | None] = [b'{"id":%d}' % at for at in range(4)]
+            values: list[bytes | None] = [b'{"type":"t%d"}' % at for at in range(3)]
+            yield RecordChunk(
+                "profiles", 0, keys, [*values, b"broken"], [*range(first, first + 4)], [0] * 4, [Bare()] * 4
+            )
+
+    monkeypatch.setattr(TextReader, "read", counted)
+    monkeypatch.setattr(module, "read_ranges", log)
+    by_header = {"delete_when": {"header": "h", "values": ["x"]}}
+    tables = [table_of("t0"), table_of("t1"), table_of("t2"), table_of("none"), table_of("t0", **by_header)]
+    nothing = cast("Any", None)
+    tasks = [ReadTask(table, {}, nothing, nothing, "", {"profiles": "id"}) for table in tables]
+    *_, first, second, third, none, other = (
+        msgspec.msgpack.decode(packed.column("stream")[-1].as_py(), type=ReadReport)
+        for packed in run_read_task(tasks, KafkaRanges([RANGES]), 0)
+        if REPORT_BUCKET in packed.column("bucket").to_pylist()
+    )
+    for report in (first, second, third, other):
+        assert (report.error, report.records, report.filtered, report.bad) == (None, 8, 4, {"decode": 2})
+    assert (none.error, none.records, none.filtered, none.bad) == (None, 8, 6, {"decode": 2})
+    assert texts_read == [4]  # two readers, two chunks
+
+
+def table_of(kind: str, **options: Any) -> LiveTable:
+    """A table of the records of one type, with a column of its own."""
+    return LiveTable.build(
+        name=f"of_{kind}",
+        identifier=f"app.of_{kind}",
+        topics=["profiles"],
+        key=["id"],
+        columns={"id": "int", f"v_{kind}": "string"},
+        where={"field": "type", "is": kind},
+        on_error="skip",
+        require_fields=False,
+        **options,
+    )
 
 
 def test_each_table_is_told_in_its_name_that_the_log_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def owner_that_meets(monkeypatch: pytest.MonkeyPatch, met: list[bool], is_rewrit
     monkeypatch.setattr(Owner, "_reload", lambda _: is_rewrite)
     owner = Owner.__new__(Owner)
     owner.lease = cast(Any, SimpleNamespace(check=lambda: None, has_failed=False))
-    owner.must_reload, owner.rewrites_met = False, 0
+    owner.must_reload, owner.rewrites_met, owner.passed = False, 0, None
     merging = SimpleNamespace(is_keyed=True)
     owner.definition = cast(Any, SimpleNamespace(name="t", topics=("t",), merging=merging))
     owner.topics = cast(Any, SimpleNamespace(look=lambda _: None))

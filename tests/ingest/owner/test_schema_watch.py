@@ -252,6 +252,7 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
     of.task = ReadTask(definition, {}, cast(Any, None), cast(Any, None), "", {}, known)
     for name, one in {
         "position": position,
+        "at": position,
         "is_contested": False,
         "upkeep": NoUpkeep(),
         "routing": None,

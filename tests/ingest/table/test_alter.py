@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +16,15 @@ from tests.ingest.postgres import Loss
 from tests.ingest.small_ingest import NAME, Ingest, SqliteThatLosesAnswers, settings_of
 from thermocline.errors import AlterationRefused, CommitUnknown, ForeignSchema
 from thermocline.iceberg.alterations import alterations_of
-from thermocline.iceberg.catalog import definition_of
-from thermocline.iceberg.files import local_path, plan_files
+from thermocline.iceberg.catalog import definition_of, open_table
+from thermocline.iceberg.files import DataFile, local_path, plan_files
 from thermocline.ingest.claim.ownership import Owned
 from thermocline.ingest.commit.commit import Landed, Rejected
 from thermocline.ingest.table.alter import alter_table, commit_alteration
 from thermocline.process.clock import SystemClock
 from thermocline.rules.alteration import Alteration, plan_alteration
 from thermocline.rules.definition import LiveTable
+from thermocline.settings import load_settings
 
 pytestmark = pytest.mark.jvm
 
@@ -105,6 +106,97 @@ def test_schema_definition_and_snapshot_change_in_one_swap_that_batches_go_on_fr
         schema = pq.read_schema(local_path(path))
         ids = {field.name: int(field.metadata[b"PARQUET:field_id"]) for field in schema}
         assert ids == {field.name: field.field_id for field in table.schema().fields}
+
+
+def test_a_table_of_version_2_gets_version_3_and_its_rows_ids_while_old_deletes_stay(
+    tmp_path: Path, jvm: Any
+) -> None:
+    """Goal: an upgrade in place leaves every row as it is, and what is written from then on is of version 3.
+
+    Method: batches leave position delete files; after the upgrade others delete more rows of the same files,
+    and of new ones. Files are held, so that none is merged away. In between, the rows are read by PyIceberg.
+    """
+    ingest = Ingest(settings_of(tmp_path, "sqlite:///catalog.db", format_version=2), jvm, seed=11)
+    for _ in range(6):
+        commit_batch(ingest)
+        ingest.held = frozenset(file.path for file in ingest.files())
+    before = ingest.files()
+    assert {file.deletes.format for file in before if file.deletes} == {"parquet"}
+    assert {file.origin.first_row_id for file in before} == {None}
+    unsaid = load_settings(unversioned(tmp_path))
+    ingest.owned.release()
+    assert alter_table(unsaid, NAME, SystemClock()).changes == (), "no version is no wish"
+
+    ingest.settings = settings_of(tmp_path, "sqlite:///catalog.db")
+    (change,) = alter_table(ingest.settings, NAME, SystemClock()).changes
+    assert change.startswith("format_version becomes 3, from 2")
+    ingest.take_over()
+    assert ingest.rows() == ingest.expected
+    assert ingest.owned.table.format_version == 3
+    upgraded = ingest.files()
+    assert upgraded == before, "no file was written"
+    ids = row_ids(upgraded)
+    assert len(set(ids)) == len(ids) == sum(file.rows for file in before)
+
+    ingest.definition = current(ingest)
+    formats = []
+    for _ in range(6):
+        commit_batch(ingest)
+        ingest.held = frozenset(file.path for file in ingest.files())
+        formats.append({file.deletes.format for file in ingest.files() if file.deletes})
+    assert {"parquet", "puffin"} in formats, "they stand side by side"
+    after = ingest.files()
+    raised = {file.path for file in before if file.deletes} & {
+        file.path for file in after if file.deletes and file.deletes.format == "puffin"
+    }
+    assert raised, "a vector has taken the place of a position delete file"
+    ids = row_ids(after)
+    assert len(set(ids)) == len(ids)
+    known = {file.path: file.origin.first_row_id for file in upgraded}
+    assert {file.path: file.origin.first_row_id for file in after if file.path in known} == known
+
+    ingest.owned.release()
+    with pytest.raises(AlterationRefused, match="Iceberg has no way back"):
+        alter_table(settings_of(tmp_path, "sqlite:///catalog.db", format_version=2), NAME, SystemClock())
+
+
+def unversioned(folder: Path) -> Path:
+    """The file without a format version."""
+    config = folder / "unversioned.toml"
+    lines = (folder / "thermocline.toml").read_text().splitlines()
+    config.write_text("\n".join(line for line in lines if not line.startswith("format_version")))
+    return config
+
+
+def row_ids(files: Sequence[DataFile]) -> list[int]:
+    """Of all rows, deleted ones too."""
+    found: list[int] = []
+    for file in files:
+        assert file.origin.first_row_id is not None
+        found += range(file.origin.first_row_id, file.origin.first_row_id + file.rows)
+    return found
+
+
+def test_comments_of_columns_are_those_of_the_iceberg_table(ingest: Ingest) -> None:
+    columns = ingest.settings.table(NAME).columns
+    wanted: dict[str, Any] = {**columns, "value": {"type": "string", "comment": "what it is"}}
+    wanted["seen"] = {"type": "date", "comment": "when"}
+    file = ingest.settings.table(NAME).model_copy(update={"columns": wanted})
+    settings = ingest.settings.model_copy(update={"tables": {NAME: file}})
+    ingest.owned.release()
+    alter_table(settings, NAME, SystemClock())
+    schema = open_table(settings, NAME).schema()
+    assert {field.name: field.doc for field in schema.fields if field.doc} == {
+        "value": "what it is",
+        "seen": "when",
+    }
+    alter_table(
+        settings.model_copy(update={"tables": {NAME: file.model_copy(update={"columns": columns})}}),
+        NAME,
+        SystemClock(),
+        drop=["seen"],
+    )
+    assert not any(field.doc for field in open_table(settings, NAME).schema().fields)
 
 
 def test_what_another_alteration_changed_meanwhile_is_not_lost(

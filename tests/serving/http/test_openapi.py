@@ -38,7 +38,11 @@ def _document(*names: str) -> Any:
             identifier=f"app.{name}",
             topics=["t"],
             key=["id"],
-            columns={"id": "int", "title": "string", "nested": "struct<a: int, b: list<string>>"},
+            columns={
+                "id": {"type": "int", "comment": "which one"},
+                "title": "string",
+                "nested": {"type": "struct<a: int, b: list<string>>", "comment": "two"},
+            },
         )
         for name in names
     }
@@ -73,6 +77,10 @@ def test_only_schemas_have_a_title_which_is_their_name_and_each_is_used() -> Non
     inside = [document["paths"], [{k: v for k, v in one.items() if k != "title"} for one in schemas.values()]]
     assert not re.findall(r'"title": "', json.dumps(inside))
     assert schemas["profiles_Row"]["properties"]["title"] == {"type": ["string", "null"]}
+    descriptions = {
+        name: schema.get("description") for name, schema in schemas["profiles_Row"]["properties"].items()
+    }
+    assert descriptions == {"id": "which one", "title": None, "nested": "two"}, "the columns' comments"
     referred = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
     assert referred == set(schemas)
 

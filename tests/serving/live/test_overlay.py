@@ -107,6 +107,22 @@ def test_files_of_ours_stay_few_and_none_of_the_snapshots_is_merged(
     assert len(rows_in(world, overlay)) == 41
 
 
+def test_deletes_are_of_the_tables_version_though_its_snapshot_is_of_before_it_was_raised(
+    served: Callable[..., tuple[Any, ServedTable]],
+) -> None:
+    world, table = served(VERSION_2)
+    key = {"app_id": 7, "user_id": "u1", "key": "k"}
+    world.produce(key, {"value": "cold"})
+    world.commit()
+    world.publish()
+    world.produce(key, {"value": "hot"})
+    world.tail()
+    table.refresh()
+    overlay = advanced(world, table, Overlay.of(table.reader.cold.index, format_version=3))
+    assert [deletes.format for _, deletes in overlay.laid_over().deletes.values()] == ["puffin"]
+    assert rows_in(world, overlay) == world.rows()
+
+
 def test_nothing_is_written_where_nothing_came(served: Callable[..., tuple[Any, ServedTable]]) -> None:
     world, table = served()
     world.produce({"app_id": 7, "user_id": "u1", "key": "k"}, {"value": "hot"})

@@ -31,15 +31,15 @@ LAKE = "lake.app"
 Row = dict[str, Any]
 
 
-def ask(stack: Stack, sql: str, *parameters: object) -> list[Row]:
+def ask(stack: Stack, sql: str, *parameters: object, user: str = ANALYST) -> list[Row]:
     """What an analyst's query gives."""
     assert stack.trino is not None
-    return ask_of(stack.trino, sql, *parameters)
+    return ask_of(stack.trino, sql, *parameters, user=user)
 
 
-def ask_of(server: LocalTrino, sql: str, *parameters: object) -> list[Row]:
+def ask_of(server: LocalTrino, sql: str, *parameters: object, user: str = ANALYST) -> list[Row]:
     """As `ask`, of any Trino."""
-    connection = trino.dbapi.connect(host=server.host, port=server.port, user=ANALYST)
+    connection = trino.dbapi.connect(host=server.host, port=server.port, user=user)
     with closing(connection), closing(connection.cursor()) as cursor:
         cursor.execute(sql, parameters or None)
         rows = cursor.fetchall()

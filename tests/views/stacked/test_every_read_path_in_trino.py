@@ -172,7 +172,7 @@ def test_an_altered_table_shows_its_columns_and_reads_the_log_by_them(stack: Sta
     assert scores(stack, live, "score") == {"cold": (1,), "hot": (2,)}
 
     live.set('score = "int"', 'score = "long"\nnote = "string"')
-    assert live.run("table", "alter", live.name) == 0
+    assert live.run("table", "alter", live.name, "--yes") == 0
     value = json.dumps({"score": LARGE + 1, "note": "new"}).encode()
     live.topic.send_raw(key_bytes((APP, "late", "plan")), value, 0)
     live.topic.flush()

@@ -231,7 +231,7 @@ def test_views_are_right_while_the_table_gets_more_buckets_and_a_pinned_one_stay
     pinned = _pinned(live)
     before = sorted(ask(stack, f"SELECT * FROM {pinned}"))
     live.config_path.write_text(live.config_path.read_text().replace("buckets = 2", "buckets = 8"))
-    assert live.run("table", "alter", live.name) == ExitCode.DONE
+    assert live.run("table", "alter", live.name, "--yes") == ExitCode.DONE
     for kept in (True, False):
         live.write(range(30), f"after {kept}")
         live.write(range(40, 50), None)

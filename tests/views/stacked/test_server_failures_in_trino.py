@@ -161,7 +161,7 @@ class Faults:
         self._added += 1
         text = self._live.config_path.read_text()
         self._live.config_path.write_text(f'{text}added_{self._added} = "string"\n')
-        assert self._live.run("table", "alter", TABLE) == 0
+        assert self._live.run("table", "alter", TABLE, "--yes") == 0
         self._server.publish()
 
 

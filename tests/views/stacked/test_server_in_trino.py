@@ -144,7 +144,7 @@ def test_a_table_that_is_altered_has_views_of_its_new_columns_and_types(stack: S
         text = live.config_path.read_text()
         assert "decimal(20, 3)" in text
         live.config_path.write_text(f'{text.replace("decimal(20, 3)", "decimal(25, 3)")}tags = "list<int>"\n')
-        assert live.run("table", "alter", live.name) == 0
+        assert live.run("table", "alter", live.name, "--yes") == 0
         server.publish()
         live.put(2, 2, tags=[3, 4])
         live.topic.flush()

@@ -41,7 +41,7 @@ from thermocline.rules.decode.plain import PlainDocuments
 from thermocline.rules.decode.record import Bad, Decoded, Decoder, Stage
 from thermocline.rules.decode.record_names import RecordNames
 from thermocline.rules.decode.records import RecordDecoder
-from thermocline.rules.decode.routed import RoutedDecoder, RouteTexts, TextReader
+from thermocline.rules.decode.routed import ReadsTexts, RoutedDecoder, RouteTexts, TextReader
 from thermocline.rules.decode.schema_documents import (
     AskedSchemas,
     OneSchema,
@@ -51,6 +51,7 @@ from thermocline.rules.decode.schema_documents import (
     WriterSchemas,
     own_schema,
 )
+from thermocline.rules.decode.shared_texts import SharedTexts
 from thermocline.rules.definition import ONE_COLUMN, LiveTable
 from thermocline.rules.routing import Source
 
@@ -61,6 +62,7 @@ __all__ = [
     "Decoder",
     "Readers",
     "RouteTexts",
+    "SharedTexts",
     "Stage",
     "TextReader",
     "Unpacker",
@@ -96,15 +98,18 @@ class Readers:
     row_format: Format
 
 
-def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) -> Decoder:
+def decoder_for(
+    definition: LiveTable, registry: WriterSchemas | None = None, texts: SharedTexts | None = None
+) -> Decoder:
     """The decoder of the definition's records, made of its `readers_for`, its columns and its contract.
 
-    Where the definition says which records are the table's, it filters the others, before all else.
+    Where the definition says which records are the table's, it filters the others, before all else. With
+    ``texts``, it reads what tells them apart together with others that decode the same chunks.
     """
     readers = readers_for(definition, registry)
     formats = (readers.key_format, readers.value_format, readers.row_format)
     if definition.values_at is not None:
-        reader = text_reader_for(definition, (definition.values_at,), registry)
+        reader = _text_reader(definition, (definition.values_at,), registry, texts)
         names = definition.row_schema.names
         return DirectoryDecoder(definition.values_at, reader, names, definition.columns_by_schema)
     decoder = _by_contract(
@@ -114,7 +119,20 @@ def decoder_for(definition: LiveTable, registry: WriterSchemas | None = None) ->
     )
     if not definition.route:
         return decoder
-    return RoutedDecoder(definition, text_reader_for(definition, definition.route.sources, registry), decoder)
+    reader = _text_reader(definition, definition.route.sources, registry, texts)
+    return RoutedDecoder(definition, reader, decoder)
+
+
+def _text_reader(
+    definition: LiveTable,
+    sources: Sequence[Source],
+    registry: WriterSchemas | None,
+    texts: SharedTexts | None,
+) -> ReadsTexts:
+    def make() -> TextReader:
+        return text_reader_for(definition, sources, registry)
+
+    return make() if texts is None else texts.reader(definition, sources, make)
 
 
 def _by_contract(definition: LiveTable, decoder: Decoder, registry: WriterSchemas | None) -> Decoder:

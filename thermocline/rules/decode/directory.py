@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from thermocline.rules.decode.record import Bad, Decoded, Stage
-from thermocline.rules.decode.routed import TextReader
+from thermocline.rules.decode.routed import ReadsTexts
 from thermocline.rules.headers import HeadersOf, no_headers
 from thermocline.rules.routes.directory import Admission, Outcome
 from thermocline.rules.routing import Source
@@ -28,7 +28,7 @@ class DirectoryDecoder:
     """
 
     def __init__(
-        self, source: Source, reader: TextReader, columns: Sequence[str], wants_schemas: bool = False
+        self, source: Source, reader: ReadsTexts, columns: Sequence[str], wants_schemas: bool = False
     ) -> None:
         """For records with a value at that source, which the reader reads; ``columns`` stay without rows."""
         self.admission = _ALL

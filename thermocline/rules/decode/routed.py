@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from thermocline.rules.headers import HeadersOf, HeadersUnreadable, last_header,
 from thermocline.rules.routing import NO, UNTOLD, Source, Texts, text_of_json
 from thermocline.rules.topic_parts import topic_part
 
-__all__ = ["RouteTexts", "RoutedDecoder", "TextReader"]
+__all__ = ["ReadsTexts", "RouteTexts", "RoutedDecoder", "TextReader"]
 
 _TEXT: Final = "_text"  # no column has such a name
 _TEXT_IS: Final = f"{_TEXT} (json): "
@@ -40,6 +40,20 @@ class RouteTexts:
 
     of: Mapping[Source, Texts]
     bad: Mapping[int, Bad] = field(default_factory=dict)
+
+
+class ReadsTexts(Protocol):
+    """Reads the texts of some sources out of records, as `TextReader` does."""
+
+    def read(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers_of: HeadersOf = no_headers,
+        topic: str | None = None,
+    ) -> RouteTexts:
+        """The texts of aligned records of one topic. Never raises for what they hold."""
+        ...
 
 
 class TextReader:
@@ -169,8 +183,9 @@ class TextReader:
 class RoutedDecoder:
     """Decodes the records that are a table's, and filters the others; see `Decoder`."""
 
-    def __init__(self, definition: LiveTable, reader: TextReader, inner: Decoder) -> None:
+    def __init__(self, definition: LiveTable, reader: ReadsTexts, inner: Decoder) -> None:
         """For a table with conditions; ``inner`` decodes all that it is given."""
+        self._nothing: Decoded | None = None
         self._route = definition.route
         self._deletes = definition.delete_unmatched
         self._key = definition.key
@@ -194,6 +209,9 @@ class RoutedDecoder:
             return _with_unread(self._inner.decode(keys, values, headers_of, topic), unread, self._key)
         if self._deletes:
             return self._with_deletes(keys, values, headers_of, topic, others, unread)
+        if len(others) == len(values):
+            self._nothing = self._nothing or self._inner.decode([], [], headers_of, topic)
+            return replace(self._nothing, filtered=others)
         ours = np.flatnonzero(verdicts != NO).tolist()
         decoded = self._inner.decode(
             [keys[index] for index in ours],

@@ -42,9 +42,9 @@ class LayoutOptions:
     file_buckets: int | None = field(default=None, metadata=by_rule("", left_out=True))
     format_version: int = field(
         default=3,
-        metadata=fixed(
-            "the deletes in the table are written in its form",
-            "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them.",
+        metadata=by_rule(
+            "Iceberg format version: 3 has deletion vectors; use 2 for engines that can't read them. Can be "
+            "altered from 2 to 3, never back; where the file doesn't say it, a table keeps what it has."
         ),
     )
 

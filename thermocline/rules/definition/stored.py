@@ -90,8 +90,14 @@ def from_stored(build: Callable[..., LiveTable], text: str, name: str) -> LiveTa
 
 @lru_cache(maxsize=64)  # of a few tables, as their topics came and went
 def apart_from_topics(text: str) -> str:
-    """What a text that `stored` gave says of records: equal for definitions that differ in topics alone."""
-    return json.dumps({name: value for name, value in json.loads(text).items() if name not in _OF_TOPICS})
+    """What a text that `stored` gave says of records.
+
+    Equal for definitions that differ in topics alone, and in the comments of columns.
+    """
+    said = {name: value for name, value in json.loads(text).items() if name not in _OF_TOPICS}
+    for column in said.get("columns", ()):
+        column.pop("comment", None)
+    return json.dumps(said)
 
 
 def differences(ours: LiveTable, theirs: LiveTable) -> Iterator[str]:

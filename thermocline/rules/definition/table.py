@@ -109,8 +109,8 @@ class LiveTable(PolicyOptions, RowOptions, FormatOptions, SourceOptions, LayoutO
     def differences(self, other: LiveTable) -> tuple[str, ...]:
         """What an alteration would have to change to make this definition the other; empty when nothing.
 
-        The name, the identifier, the version and the field ids don't count: they say where a table is and how
-        it came about, not what it is.
+        The name, the identifier, the version, the field ids and comments don't count: they say where a table
+        is, how it came about, and what for, not what it is.
         """
         return tuple(differences(self, other))
 
@@ -210,6 +210,7 @@ class LiveTable(PolicyOptions, RowOptions, FormatOptions, SourceOptions, LayoutO
                 column.name,
                 column.numbered_type.iceberg,
                 required=column.name in self.key,
+                doc=column.comment or None,
             )
             for column in (*self.columns, *self._provenance_columns)
         ]

@@ -17,7 +17,8 @@ class Field:
     """A field; ``type`` as definitions spell it, None where nothing tells it.
 
     ``evidence`` is why it has that type, ``notes`` what a person should know of it. ``is_always_there``:
-    no record of the sample lacks it or has null in it. ``is_text``: its type was told from texts.
+    no record of the sample lacks it or has null in it. ``is_text``: its type was told from texts. ``doc`` is
+    what a schema says of it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Field:
     notes: tuple[str, ...] = ()
     is_always_there: bool = True
     is_text: bool = False
+    doc: str = ""
 
     def as_key(self) -> Field:
         """The same as a part of the key, where texts stay texts: a date may be spelled otherwise."""
@@ -73,6 +75,6 @@ def _wider(newer: Field, older: Field) -> Field:
     if older.type in (None, newer.type):
         return newer
     if newer.type is None:
-        return replace(older, notes=newer.notes + older.notes)
+        return replace(older, notes=newer.notes + older.notes, doc=newer.doc or older.doc)
     wide = _WIDER.get(frozenset((newer.type, older.type)), "json")
     return replace(newer, type=wide, evidence=f"{newer.evidence}, {older.evidence}")

@@ -110,13 +110,13 @@ class JsonSchema:
         said = next(
             (str(one["description"]) for one in (_mapping(node), known) if one.get("description")), ""
         )
-        notes = (*([said] if said else ()), *_notes(known, type_))
+        notes = tuple(_notes(known, type_))
         is_there = is_required and "null" not in kinds
         is_text = type_ is not None and known.get("type") == "string"
         evidence = " or ".join(kinds) or "anything"
         if known.get("format"):
             evidence += f" ({known['format']})"
-        return Field(name, type_, evidence, notes, is_there, is_text)
+        return Field(name, type_, evidence, notes, is_there, is_text, said)
 
     def _type(self, node: Any, level: int, refs: tuple[str, ...]) -> str | None:
         """The type of a column that takes all that a node allows; None where null is the only value."""

@@ -50,12 +50,12 @@ def message_at_field(message: Any, name: str) -> Any:
 
 def _declared(field: Any, doc: str) -> Field:
     spelled = described(field)
-    notes: tuple[str, ...] = (doc,) if doc else ()
+    notes: tuple[str, ...] = ()
     if spelled in _UNSIGNED:
         notes += ("without a sign: a number beyond 2^63 is refused",)
     if field.message_type is not None and field.message_type.full_name == DECIMAL:
         notes += ("decimals of any scale: decimal(p,s) reads them, if they always fit",)
-    return Field(field.name, _type(field, 0, ()), spelled, notes, not field.has_presence)
+    return Field(field.name, _type(field, 0, ()), spelled, notes, not field.has_presence, doc=doc)
 
 
 def _type(field: Any, level: int, around: tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from thermocline.rules.column_types import TYPES, ColumnType
-from thermocline.rules.columns import BUCKET_FIELD, COLUMN_NAME
+from thermocline.rules.columns import BUCKET_FIELD, COLUMN_NAME, COMMENT_CHARACTERS_MAX
 from thermocline.rules.decode.framing import KEY_HEADER, VALUE_HEADER, SchemaId
 from thermocline.rules.decode.schema_documents import WriterSchema
 from thermocline.rules.definition import LiveTable
@@ -48,18 +48,25 @@ Schemas = Mapping[SchemaId, WriterSchema]
 
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:
-    """A column; ``path`` is where its field is, empty for the field of its name."""
+    """A column; ``path`` is where its field is, empty for the field of its name.
+
+    ``comment`` is what a schema says of it, on one line.
+    """
 
     name: str
     type: str
     evidence: str
     notes: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    comment: str = ""
 
     @property
     def declared(self) -> str | dict[str, str | list[str]]:
         """As definitions are written."""
-        return {"type": self.type, "path": list(self.path)} if self.path else self.type
+        beside: dict[str, str | list[str]] = {"path": list(self.path)} if self.path else {}
+        if self.comment:
+            beside["comment"] = self.comment
+        return {"type": self.type, **beside} if beside else self.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +296,9 @@ def _value_name(field: Field, key: Key) -> str:
 
 def _column(field: Field, name: str, path: tuple[str, ...]) -> ProposedColumn:
     assert field.type is not None
-    return ProposedColumn(name, field.type, field.evidence, field.notes, path if path != (name,) else ())
+    comment = " ".join(field.doc.split())[:COMMENT_CHARACTERS_MAX]
+    path = path if path != (name,) else ()
+    return ProposedColumn(name, field.type, field.evidence, field.notes, path, comment)
 
 
 def _free_name(name: str, taken: set[str]) -> str | None:

@@ -86,12 +86,12 @@ def type_of(of: AvroType) -> str | None:
 
 def _declared(name: str, of: AvroType, doc: str) -> Field:
     alone = _alone(of)
-    notes: tuple[str, ...] = (doc,) if doc else ()
+    notes: tuple[str, ...] = ()
     if alone.logical in _NANOS:
         notes += ("nanoseconds: a time that does not end in 000 is refused",)
     if alone.logical == VARIABLE_DECIMAL:
         notes += ("decimals of any scale: decimal(p,s) reads them, if they always fit",)
-    return Field(name, type_of(of), _spelled(of), notes, of.kind not in ("union", "null"))
+    return Field(name, type_of(of), _spelled(of), notes, of.kind not in ("union", "null"), doc=doc)
 
 
 def _spelled(of: AvroType) -> str:

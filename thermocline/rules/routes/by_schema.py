@@ -62,7 +62,7 @@ def by_first(
     columns = _columns(found, key if of_key is not None else None, isinstance(of_key, str))
     names = found.key if of_key is None or key is None else key
     kept, left_out = _by_contract(columns, names, contract)
-    docs = {one.name: "; ".join(one.notes) for one in kept if one.notes}
+    docs = {one.name: "; ".join((one.comment, *one.notes)) for one in kept if one.comment}
     left_out += [f"{one.name}: {one.why}" for one in found.left_out]
     return ByFirst(OwnColumns(tuple(names), {one.name: one.declared for one in kept}), docs, left_out)
 
