@@ -93,8 +93,8 @@ def check_log_since(
             came = [topic for topic in definition.topics if topic not in state.topic_ids]
             check_tombstones(definition, state, ends.without(came), log, now_ms)  # safety: since-tombstones
             # How old what they held was when they came, the read point does not say.
-            anew = replace(state, drained_ms=0, watermark_ms=-1, tombstones_since_ms={})
-            check_tombstones(definition, anew, ends.only(came), log, now_ms)  # safety: since-topics-came
+            again = replace(state, drained_ms=0, watermark_ms=-1, tombstones_since_ms={})
+            check_tombstones(definition, again, ends.only(came), log, now_ms)  # safety: since-topics-came
     except _LOG_CHANGED as error:
         raise ReadPointGone(table=name, detail=error.what, which="since") from error
     # The table has all of those that left.
