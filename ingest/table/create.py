@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
-
-from pyiceberg.schema import Schema
 
 from thermocline.errors import ConfigInvalid, NotConfirmed, TableExists
 from thermocline.iceberg.catalog import (
@@ -126,13 +123,8 @@ def check_creation(settings: Settings, name: str) -> None:
         _refuse_existing(catalog, name, definition.identifier)
 
 
-def create_java_table(
-    catalog: JavaCatalog, definition: LiveTable, change: TableChange, docs: Mapping[str, str] | None = None
-) -> None:
-    """Make the table with its first snapshot, which carries what the change says, in one transaction.
-
-    ``docs`` are said of columns in Iceberg's schema.
-    """
+def create_java_table(catalog: JavaCatalog, definition: LiveTable, change: TableChange) -> None:
+    """Make the table with its first snapshot, which carries what the change says, in one transaction."""
     properties = {
         **_TABLE_PROPERTIES,
         "format-version": str(definition.format_version),
@@ -142,7 +134,7 @@ def create_java_table(
         BATCH_PROPERTY: change.batch_id,
         **change.properties,
     }
-    schema = _documented(definition.iceberg_schema(), docs or {}).model_dump_json()
+    schema = definition.iceberg_schema().model_dump_json()
     bucket = (definition.bucket_column.name, definition.buckets)
     summary = summary_fields(change, epoch=0, definition_version=definition.version, totals_before={})
     with catalog.errors():
@@ -152,11 +144,6 @@ def create_java_table(
             append.set(key, value)
         append.commit()
         transaction.commitTransaction()
-
-
-def _documented(schema: Schema, docs: Mapping[str, str]) -> Schema:
-    fields = (one.model_copy(update={"doc": docs.get(one.name)}) for one in schema.fields)
-    return Schema(*fields, identifier_field_ids=schema.identifier_field_ids)
 
 
 def _refuse_existing(catalog: Catalog, name: str, identifier: str) -> None:

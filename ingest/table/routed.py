@@ -99,8 +99,7 @@ class TableMaker:
             create_quarantine(self.catalog, definition.identifier)
         properties = {ROUTED_FROM_PROPERTY: json.dumps({"value": value, "seam": start.seam.to_dict()})}
         change = replace(start, definition=definition, properties=properties)
-        docs = None if found is None else found.docs
-        create_java_table(JavaCatalog(self.jvm, self.settings.catalog), definition, change, docs)
+        create_java_table(JavaCatalog(self.jvm, self.settings.catalog), definition, change)
         if found is not None:
             extra = fields(table=name, first_record=str(first), left_out="; ".join(found.left_out))
             _logger.info("a table has the columns of its first record's schema", extra=extra)

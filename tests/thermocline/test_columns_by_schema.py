@@ -14,6 +14,7 @@ import pytest
 from tests.thermocline.registered import Registered, framed
 from thermocline.errors import ConfigInvalid, RegistryUnreachable
 from thermocline.ingest.batch.read_task import RangesReader, ReadReport, ReadTask
+from thermocline.ingest.batch.source import Together
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.contract.in_file import with_evolved
@@ -121,7 +122,7 @@ def test_columns_key_and_comments_are_those_of_the_schemas(tmp_path: Path) -> No
             "password": "string",
         },
     )
-    assert (said.docs, list(said.left_out)) == ({"at": "when it came"}, [])
+    assert list(said.left_out) == []
 
 
 def test_a_routed_table_has_them_with_the_other_options_of_the_route(tmp_path: Path) -> None:
@@ -194,10 +195,7 @@ def test_json_schema_declares_columns_too(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "description": "how many"}}}
     more = 'format = "json_schema"\nkey_format = "int"\nkey = ["id"]'
     said = found(tmp_path, {2: schema}, more, kind="JSON")
-    assert (dict(said.own.columns), said.docs) == (
-        {"id": "int", "n": {"type": "long", "comment": "how many"}},
-        {"n": "how many"},
-    )
+    assert dict(said.own.columns) == {"id": "int", "n": {"type": "long", "comment": "how many"}}
 
 
 def test_what_the_contract_says_a_table_never_gains_it_does_not_begin_with(tmp_path: Path) -> None:
@@ -325,7 +323,7 @@ def read(folder: Path, known: Directory, *chunks: RecordChunk, schemas: Any = No
     registry: Any = Registered({1: KEY, 2: ORDER, 3: ORDER}) if schemas is None else schemas
     admission = known.admission((), tables_max=9)
     task = ReadTask(directory(folder), {}, nowhere, nowhere, "", {"events": "id"}, registry, None, admission)
-    reader = RangesReader(task, [OffsetRange("events", 0, 0, 9)], tables=1)
+    reader = RangesReader(task, [OffsetRange("events", 0, 0, 9)], Together())
     report = ReadReport([])
     for one in chunks:
         reader.take(one, report)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.schema import Schema
 
 from tests.thermocline.registered import framed
 from tests.thermocline.registry_server import RegistryServer
@@ -18,7 +16,6 @@ from thermocline.errors import RegistryUnreachable, SchemaUnusable, TableTaken
 from thermocline.iceberg.catalog import defined_by
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.table import routed
-from thermocline.ingest.table.create import create_java_table
 from thermocline.ingest.table.routed import ROUTED_FROM_PROPERTY, Made, TableMaker
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.routes.own_columns import FirstSchema, OwnColumns
@@ -35,7 +32,7 @@ KEY = {"type": "record", "name": "K", "fields": [{"name": "id", "type": "int"}]}
 ROUTED_KEY = {"type": "record", "name": "K", "fields": [{"name": "type", "type": "string"}]}
 START = TableChange(Seam({("events", 0): 7}), "c", {"events": "t"}, watermark_ms=-1, drained_ms=0)
 FIRST = FirstSchema("events", 0, 9, framed(2, b""), framed(1, b""))
-OWN = OwnColumns(("id",), {"id": "int", "type": "string", "n": "long"})
+OWN = OwnColumns(("id",), {"id": "int", "type": "string", "n": {"type": "long", "comment": "how many"}})
 
 
 @pytest.fixture
@@ -80,14 +77,12 @@ def made(
     monkeypatch: pytest.MonkeyPatch,
     first: FirstSchema | None = FIRST,
     there: dict[str, str] | None = None,
-) -> tuple[Made, list[tuple[LiveTable, Any]]]:
-    """What is made, and the tables that Java would make, with what is said of their columns."""
-    created: list[tuple[LiveTable, Any]] = []
+) -> tuple[Made, list[LiveTable]]:
+    """What is made, and the tables that Java would make."""
+    created: list[LiveTable] = []
     monkeypatch.setattr(routed, "create_quarantine", lambda *_: None)
     monkeypatch.setattr(routed, "JavaCatalog", lambda *_: None)
-    monkeypatch.setattr(
-        routed, "create_java_table", lambda _, definition, __, docs: created.append((definition, docs))
-    )
+    monkeypatch.setattr(routed, "create_java_table", lambda _, definition, __: created.append(definition))
     catalog: Any = Nothing()
     if there is not None:
         table = SimpleNamespace(properties=there)
@@ -101,10 +96,11 @@ def test_it_is_made_of_the_schemas_with_what_they_say_of_the_columns(
     registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_of(registry, key=["id"], contract="evolve", buckets=2)
-    found, ((definition, docs),) = made(settings, monkeypatch)
+    found, (definition,) = made(settings, monkeypatch)
     assert found == Made("events_order", OWN)
     assert (definition.row_schema.names, definition.key) == (["id", "type", "n"], ("id",))
-    assert (definition.buckets, definition.columns_by_schema, docs) == (2, True, {"n": "how many"})
+    assert (definition.buckets, definition.columns_by_schema) == (2, True)
+    assert definition.iceberg_schema().find_field("n").doc == "how many"
     assert [one.values for one in definition.where] == [("order",)]
 
 
@@ -144,7 +140,9 @@ def test_a_key_that_says_the_value_otherwise_than_the_directory_reads_it_is_refu
     with pytest.raises(SchemaUnusable, match="the key of its records has the field type, by which the route"):
         made(settings_of(registry), monkeypatch, first=in_key)
     found, _ = made(settings_of(registry, key=["type"]), monkeypatch, first=in_key)
-    assert found.own == OwnColumns(("type",), {"type": "string", "n": "long"})
+    assert found.own == OwnColumns(
+        ("type",), {"type": "string", "n": {"type": "long", "comment": "how many"}}
+    )
 
 
 def test_a_registry_that_does_not_answer_says_nothing_of_the_value(
@@ -153,33 +151,3 @@ def test_a_registry_that_does_not_answer_says_nothing_of_the_value(
     registry.status = 500
     with pytest.raises(RegistryUnreachable):
         made(settings_of(registry), monkeypatch)
-
-
-def test_icebergs_schema_says_what_the_writers_does() -> None:
-    class Java:
-        """Stands where a catalog of Java is; keeps the schema that it is given."""
-
-        def __init__(self) -> None:
-            self.schema = ""
-
-        def errors(self) -> Any:
-            return nullcontext()
-
-        def create(self, _: str, schema: str, *__: Any) -> Any:
-            self.schema = schema
-            nothing = SimpleNamespace(set=lambda *_: None, commit=lambda: None)
-            return SimpleNamespace(newAppend=lambda: nothing, commitTransaction=lambda: None)
-
-    java: Any = Java()
-    definition = LiveTable.build(
-        name="t",
-        identifier="app.t",
-        topics=["events"],
-        key=["id"],
-        columns={"id": "int", "place": "struct<x: int>"},
-    )
-    create_java_table(java, definition, START, {"place": "where it is"})
-    schema = Schema.model_validate_json(java.schema)
-    assert [(one.name, one.doc) for one in schema.fields[:2]] == [("id", None), ("place", "where it is")]
-    assert schema.identifier_field_ids == definition.iceberg_schema().identifier_field_ids
-    assert schema.field_ids == definition.iceberg_schema().field_ids

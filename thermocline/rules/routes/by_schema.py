@@ -5,7 +5,7 @@ They are what `thermocline.rules.recognise` proposes for a topic that has these 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,10 +32,9 @@ _IN_ROUTE: Final = "set it in the route's section, and drop and create its direc
 
 @dataclass(frozen=True, slots=True)
 class ByFirst:
-    """What a record's schemas say: ``docs`` by column, and fields that are ``left_out``, with the reason."""
+    """What a record's schemas say; fields that are ``left_out``, with the reason."""
 
     own: OwnColumns
-    docs: Mapping[str, str]
     left_out: Sequence[str]
 
 
@@ -62,9 +61,8 @@ def by_first(
     columns = _columns(found, key if of_key is not None else None, isinstance(of_key, str))
     names = found.key if of_key is None or key is None else key
     kept, left_out = _by_contract(columns, names, contract)
-    docs = {one.name: "; ".join((one.comment, *one.notes)) for one in kept if one.comment}
     left_out += [f"{one.name}: {one.why}" for one in found.left_out]
-    return ByFirst(OwnColumns(tuple(names), {one.name: one.declared for one in kept}), docs, left_out)
+    return ByFirst(OwnColumns(tuple(names), {one.name: one.declared for one in kept}), left_out)
 
 
 def _declared(head: bytes, schemas: WriterSchemas) -> DeclaredSchema:
