@@ -308,10 +308,11 @@ SETTINGS: Final[Mapping[str, str]] = {
     "tables.NAME.batch_bytes_max": "Maximum size of a batch's values, estimated from the previous batch.",
     "tables.NAME.errors_ratio_max": (
         "Maximum share of bad records among those of a batch that are the table's; above it, ingest stops. "
-        "Applies from 100 bad records on."
+        "Applies from 100 bad records on. Records that the table's `contract` refuses are not counted."
     ),
     "tables.NAME.errors_count_max": (
-        "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit."
+        "Maximum number of bad records in a batch; above it, ingest stops. Empty: no limit. Records that the "
+        "table's `contract` refuses are not counted."
     ),
     "tables.NAME.deleted_topic_seconds": (
         "A topic that a pattern found, and that was deleted while ingest was not running, leaves the table "

@@ -49,6 +49,7 @@ LINES: Final[dict[str, Line]] = {
     "contract-judged-when-done": Line("a schema counts as judged only once what it needs is in the table", (" and not taken.intersection(cause.changes)", ""), "ingest/owner/test_schema_watch.py::test_a_schema_whose_changes_were_not_committed_is_judged_again"),
     "contract-before-the-batch": Line("a batch waits for the columns that it needs", DROP, "ingest/owner/test_schema_watch.py::test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go"),
     "contract-read-again": Line("and is read by them", NEVER, "ingest/owner/test_schema_watch.py::test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go"),
+    "dropped-stays-dropped": Line("a table does not take up by itself what somebody dropped", ("dropped_paths(owner.table.properties, definition)", "()"), "ingest/owner/test_schema_watch.py::test_a_column_that_was_dropped_is_not_taken_up_again_while_producers_still_send_it"),
     # Commit, ownership, unknown commits.
     "rewrite-is-proved": Line("what others committed is not taken over for what they call it", DROP, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),
     "rewrite-same-rows": Line("nor for the number of its rows alone", NEVER, "ingest/commit/test_foreign_rewrite.py::test_a_rewrite_that_is_none_stops_ingest"),

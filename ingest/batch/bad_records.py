@@ -6,6 +6,7 @@ dead-letter topic where there is one, and in quarantine. Only then may the seam 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from thermocline.iceberg.files import delete_files
 from thermocline.ingest.batch.accounting import bad_by_stage
 from thermocline.ingest.quarantine import keep_files, read_files, renew
 from thermocline.kafka.dead_letters import DeadLetter, send_dead_letters
+from thermocline.rules.stage import Stage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -132,14 +134,22 @@ def settle_bad_records(
 
 
 def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> None:
-    """Raises `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else."""
+    """Raises `TooManyBadRecords` as ``settle_bad_records`` does; does nothing else.
+
+    Records that the contract refuses are as they were asked for, so no limit counts them.
+    """
     bad = bad_by_stage(reports)
     firsts = sorted(first for report in reports for first in report.first_bad.values())
     unborne = [first for first in firsts if policy.on_error.of(first.stage) == "fail"]  # safety: fail-stage
     read = sum(report.records for report in reports)
     limits = [f'on_error = "fail" for {first.stage}' for first in unborne[:1]]
-    ours = read - sum(report.filtered for report in reports)  # safety: ratio-of-ours
-    limits = limits or list(_exceeded(policy, bad.total(), ours))
+    if not limits:
+        refused = Counter({Stage.CONTRACT.value: sum(report.refused for report in reports)})
+        bad -= refused
+        firsts = [first for first in firsts if first.stage in bad]
+        # safety: ratio-of-ours
+        ours = read - sum(report.filtered for report in reports) - refused.total()
+        limits = list(_exceeded(policy, bad.total(), ours))
     if limits:
         raise TooManyBadRecords(
             table=policy.table,

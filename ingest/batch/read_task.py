@@ -35,6 +35,7 @@ from thermocline.ingest.quarantine import bad_records, write_quarantine_file
 from thermocline.kafka.facts import OffsetRange, RecordChunk
 from thermocline.kafka.log import read_ranges
 from thermocline.rules.bad_digest import digest_of, merged
+from thermocline.rules.contract.refusing import REFUSED
 from thermocline.rules.decode import decoder_for, records_table
 from thermocline.rules.decode.directory import DirectoryDecoder
 from thermocline.rules.decode.unread import UnreadFields
@@ -81,8 +82,9 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found for a table; or, of a task of either kind, the error that ended it.
 
-    ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage; ``first_bad`` has
-    the first of each, and ``bad_digest`` is of all of them (`rules.bad_digest`); ``parts`` are those of a
+    ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage, ``refused`` those
+    of them that the table's contract refuses; ``first_bad`` has the first of each stage, and ``bad_digest``
+    is of all of them (`rules.bad_digest`); ``parts`` are those of a
     source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
     written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what
     the table's contract is judged by; ``error`` is a pickled error of ours. Of a route's directory,
@@ -97,6 +99,7 @@ class ReadReport(msgspec.Struct):
     packed_bytes: int = 0
     filtered: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
+    refused: int = 0
     bad_digest: int = 0
     first_bad: dict[str, FirstBad] = msgspec.field(default_factory=dict)
     quarantine_files: list[str] = msgspec.field(default_factory=list)
@@ -388,6 +391,7 @@ def count_bad(report: ReadReport, chunk: RecordChunk, bad: Sequence[Bad]) -> Non
     for record in bad:
         stage = record.stage.value
         report.bad[stage] = report.bad.get(stage, 0) + 1
+        report.refused += record.reason.startswith(REFUSED)
         first = FirstBad(chunk.topic, chunk.partition, chunk.offsets[record.index], stage, record.reason)
         report.first_bad[stage] = min(first, report.first_bad.get(stage, first))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from thermocline.errors import SchemaStopped, ThermoclineError
 from thermocline.iceberg.alterations import NotedAlteration, NotedCause, with_alteration
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
+from thermocline.iceberg.earlier_columns import dropped_paths
 from thermocline.iceberg.files import delete_files
 from thermocline.ingest.batch.met_schemas import Met, MetSchema
 from thermocline.ingest.commit.change import TableChange
@@ -123,7 +124,8 @@ class SchemaWatch:
         changes = [change for cause in causes for change in cause.changes]
         if not changes:
             return Evolution(), ()
-        found = evolved(definition, changes, owner.table.metadata.last_column_id)
+        dropped = dropped_paths(owner.table.properties, definition)  # safety: dropped-stays-dropped
+        found = evolved(definition, changes, owner.table.metadata.last_column_id, dropped)
         for change, why in found.passed_over:
             self._say_once(owner, change, why)
         taken = set(found.taken)

@@ -125,6 +125,7 @@ class LiveTable:
 
     def __init__(self, lake: Lake, name: str, version: int, columns: dict[str, str]) -> None:
         self.name, self.version, self.columns, self.buckets = name, version, dict(columns), 2
+        self.renamed: dict[str, str] = {}
         self.place = f"{CATALOG}.app.{name}"
         self.expected: Rows = {}
         self.committed: Rows = {}
@@ -134,10 +135,10 @@ class LiveTable:
         self._topic = Topic(lake.stack.settings.kafka, name)
 
     def put(self, user: int, values: Row) -> None:
-        """A record with these values; what it leaves out is null."""
+        """A record with these values, by the names that its fields have; what it leaves out is null."""
         key = (APP, f"u{user}", DAY)
         self.expected[key] = dict(zip(KEY, key, strict=True)) | {
-            name: values.get(name) for name in self.columns if name not in KEY
+            name: values.get(self.renamed.get(name, name)) for name in self.columns if name not in KEY
         }
         raw = {"document": msgspec.Raw(values["document"].encode())} if "document" in values else {}
         self._send(user, key, msgspec.json.encode(values | raw))
@@ -160,10 +161,32 @@ class LiveTable:
             owner.step()
         self.committed = dict(self.expected)
 
-    def alter(self) -> None:
+    def rename(self, before: str, now: str) -> None:
+        """A column has another name in the file, and so in all rows."""
+        kind = f'{{ type = "{self.columns[before]}", renamed_from = "{before}" }}'
+        self.renamed[now] = before
+        self.columns = {now if name == before else name: one for name, one in self.columns.items()}
+        self.columns[now] = kind
+        for rows in (self.expected, self.committed):
+            for row in rows.values():
+                row[now] = row.pop(before)
+
+    def drop(self, name: str) -> None:
+        """A column is gone from the file, and so from all rows."""
+        del self.columns[name]
+        for row in (*self.expected.values(), *self.committed.values()):
+            row.pop(name, None)
+
+    def add(self, name: str, kind: str) -> None:
+        """A column comes that is null in all rows that are committed: all are."""
+        self.columns[name] = kind
+        for row in (*self.expected.values(), *self.committed.values()):
+            row[name] = None
+
+    def alter(self, *options: str) -> None:
         """As ``table alter`` does, by what the columns and the buckets are by now."""
         self._lake.configure()
-        self._lake.run("table", "alter", self.name, "--yes")
+        self._lake.run("table", "alter", self.name, "--yes", *options)
         self.committed_id()
         wait_for(lambda: self._lake.stack.get("/readyz")[0] == 200)
 
@@ -326,7 +349,10 @@ def section_of(table: LiveTable) -> str:
         f"buckets = {table.buckets}",
         f"format_version = {table.version}",
         f"[tables.{table.name}.columns]",
-        *(f'{name} = "{kind}"' for name, kind in table.columns.items()),
+        *(
+            f"{name} = {kind}" if kind[0] == "{" else f'{name} = "{kind}"'
+            for name, kind in table.columns.items()
+        ),
     ]
     return "\n".join(["", *lines, ""])
 
@@ -584,3 +610,30 @@ def test_a_time_of_day_is_shown_by_duckdb_and_spark_has_no_type_for_it(
     clocks.check([duckdb])
     with pytest.raises(EngineFailed, match="Spark does not support time fields"):
         clocks.shown(spark)
+
+
+@pytest.mark.full
+def test_engines_find_columns_that_were_renamed_dropped_and_came_back_by_their_ids(
+    lake: Lake, table: LiveTable, duckdb: DuckDB, spark: Spark
+) -> None:
+    """Goal: a column has its values under its new name, and none of those of one that had its name before."""
+    engines = (duckdb, spark)
+    table.put(2, LOWEST)
+    table.commit()
+    table.put(1, {"small": 7, "text": "hot"})
+    table.rename("small", "amount")
+    table.drop("text")
+    table.alter("--drop", "text")
+    table.check(engines, 1, 2)
+    table.put(3, {"small": 8, "text": "of no column"})
+    table.delete(107)
+    table.commit()
+    table.check(engines, 3)
+    table.add("text", "string")
+    table.alter()
+    table.check(engines, 3)
+    table.put(1, {"small": 9, "text": "again"})
+    table.check(engines, 1)
+    table.commit()
+    lake.run("maintain", "run", table.name)
+    table.check(engines, 1, 108)

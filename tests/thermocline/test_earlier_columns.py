@@ -9,7 +9,12 @@ import pytest
 
 from thermocline.errors import AlterationRefused
 from thermocline.iceberg import earlier_columns
-from thermocline.iceberg.earlier_columns import at_version, up_to_version, with_earlier_columns
+from thermocline.iceberg.earlier_columns import (
+    at_version,
+    dropped_paths,
+    up_to_version,
+    with_earlier_columns,
+)
 from thermocline.iceberg.reading import definition_at
 from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
@@ -59,6 +64,20 @@ def test_a_snapshot_is_read_by_the_columns_of_its_version_and_the_fields_of_its_
         )
         link: Any = SimpleNamespace(snapshot=snapshot, state=state)
         assert definition_at(table, link, FOURTH).columns == then.columns
+
+
+def test_what_was_dropped_is_known_by_where_records_have_it() -> None:
+    """Not what was renamed, nor what came under the name of a dropped column."""
+    assert dropped_paths(with_earlier_columns({}, FIRST), SECOND) == {("x", "a"), ("b", "d")}
+    assert dropped_paths(PROPERTIES, FOURTH) == {("x", "a"), ("b", "d")}
+    u = {"type": "string", "path": "t"}
+    again = build(a="string", b="struct<c: string, d: int>", u=u, n="date")
+    fifth = plan_alteration(FOURTH, again, 22).definition
+    assert dropped_paths(PROPERTIES, fifth) == {("x", "a"), ("b", "d")}, "the columns are others"
+    properties = with_earlier_columns(PROPERTIES, fifth)
+    sixth = plan_alteration(fifth, build(u=u, n="date"), 30, drop=["a", "b"]).definition
+    assert dropped_paths(properties, sixth) == {("x", "a"), ("a",), ("b",)}
+    assert dropped_paths({}, FIRST) == frozenset()
 
 
 def test_notes_that_would_be_too_large_refuse_the_alteration(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ class TooManyBadRecords(SourceError):
     once usually have another cause: a producer changed its format, or the definition is wrong. So ingest
     stops before it moves the whole topic into quarantine. `errors_count_max` limits how many records of a
     batch may be bad, `errors_ratio_max` their share of the records read (from 100 bad records on). Skipped
-    records count, too.
+    records count, too; records that the table's contract refuses (`contract = "quarantine"`) don't.
 
     The table is complete up to its seam, nothing was added to the quarantine, and ingest will meet the
     records again. Fix the definition or the producer. To quarantine the records nevertheless, set `on_error =

@@ -16,9 +16,11 @@ from thermocline.errors import AlterationRefused
 from thermocline.rules.definition.stored import columns_of, stored_columns
 
 if TYPE_CHECKING:
+    from thermocline.rules.column_types import ColumnType
+    from thermocline.rules.columns import Column
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["EARLIER_COLUMNS_PROPERTY", "at_version", "up_to_version", "with_earlier_columns"]
+__all__ = ["EARLIER_COLUMNS_PROPERTY", "at_version", "dropped_paths", "up_to_version", "with_earlier_columns"]
 
 EARLIER_COLUMNS_PROPERTY: Final = "thermocline.earlier-columns"
 BYTES_MAX: Final = 128 << 10
@@ -53,6 +55,35 @@ def up_to_version(properties: Mapping[str, str], definition: LiveTable, version:
     earlier = sorted(one for one in map(int, _noted(properties)) if one < version)
     for one in (*earlier, version):
         yield at_version(properties, definition, one)
+
+
+def dropped_paths(properties: Mapping[str, str], definition: LiveTable) -> frozenset[tuple[str, ...]]:
+    """Where in records the values of dropped columns were, and of dropped fields within columns that stay."""
+    now = {one.field_id: one for one in definition.columns}
+    return frozenset(
+        path
+        for columns in _noted(properties).values()
+        for then in columns_of(columns)
+        if then.is_in_row
+        for path in _dropped(then, now.get(then.field_id))
+    )
+
+
+def _dropped(then: Column, now: Column | None) -> Iterator[tuple[str, ...]]:
+    if now is None:
+        yield then.read_from
+    else:
+        yield from _dropped_within(then.numbered_type, now.numbered_type, now.read_from)
+
+
+def _dropped_within(then: ColumnType, now: ColumnType, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    by_id = {one.field_id: one for one in now.fields}
+    for one in then.fields:
+        at = (*path, one.name)
+        if one.field_id not in by_id:
+            yield at
+        else:
+            yield from _dropped_within(one.type, by_id[one.field_id].type, at)
 
 
 def _noted(properties: Mapping[str, str]) -> dict[str, list[dict[str, object]]]:

@@ -23,6 +23,7 @@ from thermocline.ingest.batch.read_task import FirstBad, ReadReport
 from thermocline.ingest.quarantine import SCHEMA, create_quarantine, open_quarantine, write_quarantine_file
 from thermocline.kafka import dead_letters
 from thermocline.kafka.dead_letters import DeadLetter
+from thermocline.rules.contract.refusing import REFUSED
 from thermocline.rules.definition import OnError
 from thermocline.settings import CatalogSettings
 
@@ -77,6 +78,35 @@ def test_records_that_are_not_the_tables_do_not_make_its_share_of_bad_ones_small
     with pytest.raises(TooManyBadRecords) as stop:
         check_bearable(policy(), [others, report(101, key=101)])
     assert (stop.value.read, stop.value.limits) == (10_101, ("errors_ratio_max = 0.5",))
+
+
+def refused(read: int, refused: int, **bad: int) -> ReadReport:
+    """With records of a schema that the contract quarantines, the first of all."""
+    found = report(read, 10, **bad)
+    found.bad["contract"] = found.bad.get("contract", 0) + refused
+    found.first_bad["contract"] = FirstBad("profiles", 0, 0, "contract", f"{REFUSED} 2: field x is new")
+    found.refused = refused
+    return found
+
+
+def test_records_that_the_contract_quarantines_are_no_broken_producer() -> None:
+    check_bearable(policy(count_max=0), [refused(1_000, 1_000)])
+    check_bearable(policy(), [refused(1_000, 1_000)])
+    # Nor do they make the share of a broken one small: 150 of 200 others.
+    with pytest.raises(TooManyBadRecords) as stop:
+        check_bearable(policy(), [refused(1_200, 1_000, decode=150)])
+    assert (stop.value.bad, stop.value.stages) == (150, ("150 at decode",))
+    assert stop.value.examples == ("profiles/0@10 (decode): why",)
+    check_bearable(policy(), [refused(1_200, 1_000, decode=100)])
+    with pytest.raises(TooManyBadRecords) as stop:
+        check_bearable(policy(count_max=2), [refused(1_000, 900, contract=3)])
+    assert (stop.value.bad, stop.value.limits) == (3, ("errors_count_max = 2",))
+
+
+def test_but_a_stage_that_fails_stops_on_them_too() -> None:
+    with pytest.raises(TooManyBadRecords) as stop:
+        check_bearable(policy(OnError.parse({"contract": "fail"})), [refused(9, 2)])
+    assert (stop.value.bad, stop.value.limits) == (2, ('on_error = "fail" for contract',))
 
 
 def test_skipped_records_count_for_the_breakers() -> None:

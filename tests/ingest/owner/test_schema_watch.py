@@ -17,10 +17,11 @@ from tests.thermocline.registry_server import RegistryServer
 from thermocline.errors import SchemaStopped
 from thermocline.iceberg.alterations import NotedCause, alterations_of
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
+from thermocline.iceberg.earlier_columns import with_earlier_columns
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.met_schemas import Met, MetSchema, SchemaMeter
 from thermocline.ingest.batch.plan import Batch
-from thermocline.ingest.batch.read_task import ReadReport, ReadTask
+from thermocline.ingest.batch.read_task import ReadReport, ReadTask, count_bad
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.owner.observers import Observers
@@ -30,6 +31,7 @@ from thermocline.ingest.owner.table_batch import Read, read_for
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.kafka.facts import RecordChunk
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.contract.sampled import FieldSample
 from thermocline.rules.decode import decoder_for
 from thermocline.rules.decode.framing import SchemaId
@@ -55,7 +57,9 @@ def registry() -> Iterator[RegistryServer]:
     registry.stop()
 
 
-def table(contract: Any, format_: str = "avro", version: int = 1) -> LiveTable:
+def table(
+    contract: Any, format_: str = "avro", version: int = 1, columns: Mapping[str, str] | None = None
+) -> LiveTable:
     return LiveTable.build(
         name="orders",
         identifier="app.orders",
@@ -63,7 +67,7 @@ def table(contract: Any, format_: str = "avro", version: int = 1) -> LiveTable:
         key=["id"],
         key_format="string",
         format=format_,
-        columns={"id": "string", "n": "int"},
+        columns={"id": "string", "n": "int", **(columns or {})},
         contract=contract,
         version=version,
     )
@@ -165,6 +169,23 @@ def test_a_column_that_is_never_to_be_added_is_left_out(registry: RegistryServer
     assert (found.alteration, causes) == (None, ())
 
 
+def test_a_column_that_was_dropped_is_not_taken_up_again_while_producers_still_send_it(
+    registry: RegistryServer,
+) -> None:
+    met, before = [report((0, NEW))], table("evolve", columns={"plan": "int"})
+    planned = plan_alteration(before, table("evolve"), drop=["plan"])
+    noted = with_earlier_columns({}, before)
+    found, causes = SchemaWatch().planned(owner(planned.definition, registry, noted), met)
+    assert (found.alteration, causes) == (None, ())
+    by_sample = SchemaWatch()
+    sampled = table({"new_columns": "evolve", "evolve_after": 1}, "json", planned.definition.version)
+    found, _ = by_sample.planned(owner(sampled, None, noted), [json_report(9, "integer")])
+    assert found.alteration is None
+    by_hand = plan_alteration(planned.definition, before).definition
+    found, _ = SchemaWatch().planned(owner(by_hand, registry, noted), met)
+    assert found.alteration is None, "the table has it"
+
+
 def test_read_tasks_say_where_each_known_schema_was_met_first(registry: RegistryServer) -> None:
     meter, met = SchemaMeter(table("evolve"), SchemaRegistry(registry.url)), Met()
     garbage = b"\x00\x00\x00\x00\x09\x00"
@@ -184,6 +205,14 @@ def test_records_whose_headers_cannot_be_read_fail_no_batch(registry: RegistrySe
     assert [one.stage for one in decoded.bad] == ["decode"]
     sampled = UnreadFields(definition, known).of(unreadable.values, headers_of=unreadable.headers_of)
     assert sampled.values == 0
+
+
+def test_read_tasks_count_the_records_that_the_contract_refuses(registry: RegistryServer) -> None:
+    definition, known, found = table("quarantine"), SchemaRegistry(registry.url), ReadReport([])
+    some = chunk([NEW + b"\x02\x02", b"garbage", OLD + b"\x02", NEW + b"\x04\x02"])
+    decoded = decoder_for(definition, known).decode(some.keys, some.values, some.headers_of)
+    count_bad(found, some, decoded.bad)
+    assert (found.bad, found.refused) == ({"contract": 2, "decode": 1}, 2)
 
 
 def test_a_table_without_a_contract_notes_nothing(registry: RegistryServer) -> None:

@@ -18,6 +18,7 @@ from tests.partition_spec import partition_spec_of
 from thermocline.iceberg.snapshot_writer import LaidOver, SnapshotWriter, write_files
 from thermocline.process.clock import Clock
 from thermocline.rules.decode import json_row
+from thermocline.rules.definition import LiveTable
 from thermocline.serving.live.kept_files import KeptFiles
 from thermocline.serving.live.maker import Intervals, Made, SnapshotMaker
 from thermocline.serving.live.passed_on import PassedOn
@@ -54,6 +55,23 @@ class RealTable:
         self.world.commit()
         self._commit(self.world.newest)
         self.world.publish()
+        self.served.refresh()
+
+    def alter(self, definition: LiveTable) -> None:
+        """The columns are those of a definition from now on, and a server reads its hot records again."""
+        schema = json.loads(definition.iceberg_schema().model_dump_json())
+        number = len(self.metadata["schemas"])
+        self.metadata["schemas"].append(schema | {"schema-id": number})
+        self.metadata |= {
+            "current-schema-id": number,
+            "last-column-id": max(self.metadata["last-column-id"], *definition.iceberg_schema().field_ids),
+        }
+        self.world.alter(definition)
+        self._commit(self.world.newest)
+        self.world.publish()
+        with self.world.lock:
+            self.world.restart_tailer(self.world.seam)
+        self.world.tail()
         self.served.refresh()
 
     def open(self) -> Table:
@@ -98,7 +116,7 @@ class RealTable:
             "timestamp-ms": TIMESTAMP_MS + snapshot_id,
             "manifest-list": f"file://{empty}",
             "summary": {"operation": "overwrite"},
-            "schema-id": 0,
+            "schema-id": self.metadata["current-schema-id"],
         }
         if self.world.definition.format_version > 2:
             snapshot |= {"first-row-id": self.metadata["next-row-id"], "added-rows": 0}

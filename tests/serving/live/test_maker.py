@@ -27,6 +27,7 @@ from tests.serving.live.real_table import (
 from thermocline.errors import LoadTimeout, NotReady, ReadPointGone, StorageFailed
 from thermocline.iceberg.snapshot_writer import write_files
 from thermocline.process.clock import SystemClock
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.definition import LiveTable
 from thermocline.rules.read_point import ReadPoint
 from thermocline.serving.live.maker import Intervals, SnapshotMaker
@@ -422,3 +423,49 @@ def test_deletes_of_the_snapshot_below_stay_but_for_those_that_ours_replace(
     found = values(rows_of(world, table_of(made)))
     assert found == values(world.rows())
     assert found["u20"] == "third"
+
+
+def altered(table: RealTable, columns: dict[str, Any], *drop: str) -> None:
+    now = table.world.definition
+    wanted = LiveTable.build(
+        name=now.name,
+        identifier=now.identifier,
+        topics=now.topics,
+        key=now.key,
+        entity=now.entity,
+        columns={"app_id": "int", "user_id": "string", "key": "string"} | columns,
+        buckets=now.buckets,
+    )
+    last = table.metadata["last-column-id"]
+    table.alter(plan_alteration(now, wanted, last, drop=drop).definition)
+
+
+def test_columns_that_are_renamed_dropped_and_come_back_are_found_by_their_ids(
+    table: RealTable, maker: SnapshotMaker
+) -> None:
+    """Of what is committed and hot, and of files that were made before: rows under the names of now."""
+
+    def shown(name: str = "value") -> dict[str, Any]:
+        found = table_of(maker.current())
+        committed = found.snapshot_by_name("committed")
+        assert committed is not None
+        rows_of(table.world, found, committed.snapshot_id)
+        return {key[1]: row.get(name) for key, row in rows_of(table.world, found).items()}
+
+    assert shown() == {"cold": "committed", "other": "committed", "hot": "now"}
+    altered(table, {"text": {"type": "string", "renamed_from": "value"}, "updated_at": "timestamptz"})
+    assert shown("text") == {"cold": "committed", "other": "committed", "hot": "now"}
+    produce(table.world, "cold", "again")
+    table.world.tail()
+    assert shown("text") == {"cold": "again", "other": "committed", "hot": "now"}
+    table.commit()
+    assert shown("text") == {"cold": "again", "other": "committed", "hot": "now"}
+    altered(table, {"updated_at": "timestamptz"}, "text")
+    assert shown("text") == {"cold": None, "other": None, "hot": None}
+    altered(table, {"updated_at": "timestamptz", "value": "string"})
+    assert shown() == {"cold": None, "other": None, "hot": None}
+    produce(table.world, "hot", "new")
+    table.world.tail()
+    assert shown() == {"cold": None, "other": None, "hot": "new"}
+    table.commit()
+    assert shown() == {"cold": None, "other": None, "hot": "new"}

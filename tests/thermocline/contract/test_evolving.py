@@ -15,6 +15,7 @@ import pytest
 
 from tests.changing_writer import FORMATS, ChangingWriter, meant
 from tests.thermocline.registered import Registered
+from thermocline.rules.alteration import plan_alteration
 from thermocline.rules.column_types import ColumnType
 from thermocline.rules.contract.changes import SchemaChange, judged_parts, modes_of, schema_changes
 from thermocline.rules.contract.evolving import evolved
@@ -96,6 +97,22 @@ def test_what_a_table_cannot_have_is_named_and_keeps_nothing_else_from_it() -> N
     ]
 
 
+def test_what_was_dropped_comes_back_by_hand_alone() -> None:
+    dropped = {("plan",), ("address", "zip"), ("place", "city")}
+    field = SchemaChange(
+        Kind.NEW_FIELDS, ("address", "zip"), "address", ("zip",), after=ColumnType.parse("int")
+    )
+    other = replace(field, path=("address", "no"), inside=("no",))
+    definition = table("avro", count="int", address="struct<city: string>")
+    found = evolved(definition, [new("plan"), new("place"), new("name"), field, other], 0, dropped)
+    assert [change.path for change in found.taken] == [("name",), ("address", "no")]
+    assert [change.path for change, _ in found.passed_over] == [("plan",), ("place",), ("address", "zip")]
+    assert all("was dropped" in why for _, why in found.passed_over)
+    wider = replace(field, kind=Kind.WIDER_TYPES, path=("plan",), column="plan", inside=())
+    again = table("avro", count="int", plan="int")
+    assert evolved(again, [replace(wider, after=ColumnType.parse("long"))], 0, dropped).taken
+
+
 def test_a_table_gains_no_more_columns_than_it_may_have() -> None:
     definition = table("avro", {"new_columns": "evolve", "columns_max": 6})
     found = evolved(definition, [new("a"), new("b", "struct<x: int, y: int>"), new("c"), new("d"), new("e")])
@@ -129,6 +146,19 @@ def test_the_file_counts_what_the_table_gained_only_while_it_lets_it_evolve() ->
     widened = table("avro", count="long", name="string")
     assert with_evolved(declared, widened).columns == widened.columns
     assert with_evolved(table("avro", {"wider_types": "stop"}), widened).columns == declared.columns
+
+
+def test_a_field_that_is_to_be_dropped_is_not_what_the_table_gained() -> None:
+    current = table("avro", address="struct<city: string, zip: list<struct<no: int, a: int>>>")
+    declared = table("avro", address="struct<city: string, zip: list<struct<no: int>>>")
+    assert with_evolved(declared, current).columns[1].type == current.columns[1].type
+    assert with_evolved(declared, current, ["address.zip.element.a"]) == declared
+    found = with_evolved(table("avro", address="struct<city: string>"), current, ["address.zip"])
+    assert found == table("avro", address="struct<city: string>")
+    planned = plan_alteration(current, found, 9, drop=["address.zip"])
+    assert planned.changes == ("field address.zip is dropped: nothing shows its values any more",)
+    by_itself = with_evolved(table("avro"), current, ["address.zip"])
+    assert [str(one.type) for one in by_itself.columns][-1] == "struct<city: string>"
 
 
 def test_what_the_file_renames_or_drops_is_not_what_the_table_gained() -> None:

@@ -5,7 +5,7 @@ What can't be taken up is named with the reason, and never keeps the rest from i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from thermocline.errors import AlterationRefused, ConfigInvalid
@@ -16,7 +16,10 @@ from thermocline.rules.contract.changes import SchemaChange
 from thermocline.rules.contract.modes import Kind
 from thermocline.rules.definition import LiveTable
 
-__all__ = ["Evolution", "evolved"]
+__all__ = ["Evolution", "Path", "evolved"]
+
+Path = tuple[str, ...]
+"""The names of a record's objects around a field, then its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Evolution:
 class _Evolving:
     current: LiveTable
     last_column_id: int
+    dropped: Collection[Path]
     alteration: Alteration | None = None
     taken: list[SchemaChange] = field(default_factory=list)
     passed_over: list[tuple[SchemaChange, str]] = field(default_factory=list)
@@ -42,7 +46,7 @@ class _Evolving:
     def take(self, change: SchemaChange) -> None:
         """Take a change up, or note why not."""
         wanted = self.alteration.definition if self.alteration is not None else self.current
-        why = _problem(wanted, change)
+        why = _problem_of_dropped(self.dropped, change) or _problem(wanted, change)
         if not why:
             why = self._planned(_with_change(wanted, change))
         if why:
@@ -63,15 +67,34 @@ class _Evolving:
         return ""
 
 
-def evolved(current: LiveTable, changes: Sequence[SchemaChange], last_column_id: int = 0) -> Evolution:
+def evolved(
+    current: LiveTable,
+    changes: Sequence[SchemaChange],
+    last_column_id: int = 0,
+    dropped: Collection[Path] = (),
+) -> Evolution:
     """The table's definition with all of the changes that it can take up, of which each counts for the next.
 
-    ``last_column_id`` as in `plan_alteration`.
+    ``last_column_id`` as in `plan_alteration`. ``dropped`` are the fields of records that dropped columns,
+    and fields within columns, were read from: these come back by hand alone.
     """
-    found = _Evolving(current, last_column_id)
+    found = _Evolving(current, last_column_id, dropped)
     for change in changes:
         found.take(change)
     return Evolution(found.alteration, tuple(found.taken), tuple(found.passed_over))
+
+
+def _problem_of_dropped(dropped: Collection[Path], change: SchemaChange) -> str:
+    """Why a change would bring back what was dropped; empty where it would not."""
+    match change.kind:
+        case Kind.NEW_COLUMNS:  # a dropped column may have been read from within the field
+            is_dropped = change.path[0] in {path[0] for path in dropped}
+        case Kind.NEW_FIELDS:
+            is_dropped = change.path in dropped
+        case _:  # of a column that somebody added again
+            is_dropped = False
+    why = "what was read from it was dropped; to have it again, write it into the file and alter the table"
+    return why if is_dropped else ""
 
 
 def _problem(wanted: LiveTable, change: SchemaChange) -> str:

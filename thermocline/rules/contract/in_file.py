@@ -8,7 +8,7 @@ have their own columns, the file names none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from thermocline.rules.column_change import is_widening, known_columns
 from thermocline.rules.column_types import ColumnType, NestedField
@@ -22,16 +22,17 @@ __all__ = ["with_evolved"]
 def with_evolved(wanted: LiveTable, current: LiveTable, drop: Collection[str] = ()) -> LiveTable:
     """What the file wants of the table, with what its contract lets the table take up by itself.
 
-    Not the columns that are to be dropped, nor those that the file calls otherwise.
+    Not the columns and fields that are to be dropped, by their full names, nor columns that the file calls
+    otherwise.
     """
     if wanted.columns_by_schema:  # safety: columns-of-the-table
         return replace(wanted, columns=tuple(one for one in current.columns if one.name not in drop))
     known = dict(known_columns(current.columns, wanted.columns))
     renamed = {one.name for name, one in known.items() if one.name != name}
-    columns = [_evolved_column(wanted, one, known.get(one.name)) for one in wanted.columns]
+    columns = [_evolved_column(wanted, one, known.get(one.name), drop) for one in wanted.columns]
     named = {one.name for one in wanted.columns} | renamed | {*drop}
     gained = [
-        one
+        replace(one, type=_without(one.type, one.name, drop))
         for one in current.columns
         if one.name not in named
         and one.is_in_row
@@ -58,27 +59,48 @@ def _evolves(wanted: LiveTable, kind: Kind, column: Column) -> bool:
     return mode is Mode.EVOLVE  # safety: contract-in-file
 
 
-def _evolved_column(wanted: LiveTable, column: Column, table: Column | None) -> Column:
+def _evolved_column(wanted: LiveTable, column: Column, table: Column | None, drop: Collection[str]) -> Column:
     if table is None or column.name in wanted.key:
         return column
     may_widen = _evolves(wanted, Kind.WIDER_TYPES, column)
     may_gain = _evolves(wanted, Kind.NEW_FIELDS, column)
-    return replace(column, type=_evolved_type(column.type, table.type, may_widen, may_gain))
+    within = _Within(may_widen, may_gain, drop)
+    return replace(column, type=within.evolved(column.name, column.type, table.type))
 
 
-def _evolved_type(ours: ColumnType, table: ColumnType, may_widen: bool, may_gain: bool) -> ColumnType:
-    if may_widen and is_widening(ours, table):
-        return table
-    if ours.kind is not table.kind or not ours.fields:
-        return ours
-    known = {one.name: one for one in table.fields}
+def _without(of: ColumnType, name: str, drop: Collection[str]) -> ColumnType:
+    """The type of what has that full name, without what is to be dropped within it."""
     fields = [
-        replace(one, type=_evolved_type(one.type, known[one.name].type, may_widen, may_gain))
-        if one.name in known
-        else one
-        for one in ours.fields
+        replace(one, type=_without(one.type, f"{name}.{one.name}", drop))
+        for one in of.fields
+        if f"{name}.{one.name}" not in drop
     ]
-    if ours.kind is Nested.STRUCT and may_gain:
-        named = {one.name for one in ours.fields}
-        fields += [NestedField(one.name, one.type) for one in table.fields if one.name not in named]
-    return replace(ours, fields=tuple(fields))
+    return replace(of, fields=tuple(fields)) if drop and of.fields else of
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """What a table may take up within a column; ``drop`` has what it may not keep, by full names."""
+
+    may_widen: bool
+    may_gain: bool
+    drop: Collection[str]
+
+    def evolved(self, name: str, ours: ColumnType, table: ColumnType) -> ColumnType:
+        """The file's type of what has that full name, with what the table's has beyond it."""
+        if self.may_widen and is_widening(ours, table):
+            return table
+        if ours.kind is not table.kind or not ours.fields:
+            return ours
+        known = {one.name: one for one in table.fields}
+        fields = [
+            replace(one, type=self.evolved(f"{name}.{one.name}", one.type, known[one.name].type))
+            if one.name in known
+            else one
+            for one in ours.fields
+        ]
+        if ours.kind is Nested.STRUCT and self.may_gain:
+            named = {one.name for one in ours.fields}
+            gained = (one for one in _without(table, name, self.drop).fields if one.name not in named)
+            fields += [NestedField(one.name, one.type) for one in gained]
+        return replace(ours, fields=tuple(fields))
