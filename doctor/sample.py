@@ -70,7 +70,7 @@ class Sample:
         self.key_and_value_bytes += sum(len(part or b"") for part in (*chunk.keys, *chunk.values))
         decoded = decoder.decode(chunk.keys, chunk.values, chunk.headers_of, chunk.topic)
         count = max(len(chunk.values), 1)
-        self.unread += fields.of(chunk.values, count, chunk.headers_of, decoded.filtered)
+        self.unread += fields.of(chunk.values, count, chunk.headers_of, decoded.others)
         self.bad_records += len(decoded.bad)
         for one in decoded.bad:
             if len(self.bad) < EXAMPLES_MAX:

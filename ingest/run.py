@@ -6,10 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from thermocline.errors import ExitCode, ThermoclineError
+from thermocline.iceberg.catalog import open_table
+from thermocline.iceberg.routed_tables import directory_in
 from thermocline.ingest.claim.lease import StoppedWaiting
 from thermocline.ingest.claim.opening import Opening
 from thermocline.ingest.engine.engine import Engine, start_engine
@@ -25,8 +26,8 @@ from thermocline.settings.route import table_of_value
 
 if TYPE_CHECKING:
     from thermocline.ingest.claim.lease import Say
-    from thermocline.ingest.owner.routing import Routing
     from thermocline.ingest.owner.upkeep import Upkeep
+    from thermocline.rules.routes.directory import Directory
     from thermocline.settings import Settings
 
 __all__ = ["Ended", "Hooks", "run"]
@@ -168,6 +169,9 @@ class _Running:
             return ExitCode.PARTLY_DONE
         # Known without an engine, and without taking the table from its owner.
         if is_up_to_date(self.settings, name, self.clock):
+            if name in self.settings.routes:
+                directory = directory_in(open_table(self.settings, name).properties, name)
+                self._made(name, directory)  # safety: routed-of-an-idle-directory
             return ExitCode.NOTHING_TO_DO
         try:
             opening = self._opening(name)
@@ -182,31 +186,41 @@ class _Running:
         def say(line: str) -> None:
             next(lines, _logger.debug)(line)
 
-        def take(opening: Opening) -> Owner:
-            owner = self._owner(opening)
-            if self.hooks.upkeep is not None:
-                owner.upkeep = self.hooks.upkeep()
-            return owner
-
-        return Opener(lambda: self._opening(name, say), take)
+        return Opener(
+            lambda: self._opening(name, say), lambda opening: self._owner(opening, self.hooks.upkeep)
+        )
 
     def _opening(self, name: str, say: Say | None = None) -> Opening:
         self._log = self._log or Log(self.settings.kafka)
         return Opening.of(self.settings, name, self.clock, self._log, say)
 
-    def _owner(self, opening: Opening) -> Owner:
+    def _owner(self, opening: Opening, upkeep: Callable[[], Upkeep] | None = None) -> Owner:
         owner = Owner.take(opening, self._started_engine(), self.clock)
-        owner.on_commit = self.hooks.on_commit(opening.claim.name)
-        owner.observers = observers_of(owner, self.settings)
-        if owner.routing is not None:
-            owner.routing.on_made = partial(self._made, owner.routing)
-        self.observers = [*(one for one in self.observers if not one.have_ended), owner.observers]
+        try:
+            self._equip(owner, opening.claim.name, upkeep)
+        except BaseException as error:
+            owner.close(error if isinstance(error, ThermoclineError) else None)  # safety: half-owned-is-freed
+            raise
         return owner
 
-    def _made(self, routing: Routing, values: Sequence[str]) -> None:
-        """Take up the tables that a route's directory has from now on."""
-        self.settings = self.settings.with_routed(routing.name, values, routing.directory.columns)
-        self.on_made([table_of_value(routing.name, value) for value in values])
+    def _equip(self, owner: Owner, name: str, upkeep: Callable[[], Upkeep] | None) -> None:
+        owner.on_commit = self.hooks.on_commit(name)
+        owner.observers = observers_of(owner, self.settings)
+        self.observers = [*(one for one in self.observers if not one.have_ended), owner.observers]
+        if upkeep is not None:
+            owner.upkeep = upkeep()
+        routing = owner.routing
+        if routing is not None:
+            routing.on_made = lambda _: self._made(name, routing.directory)
+            # Earlier owners made them, which may have been since the settings were read.
+            self._made(name, routing.directory)  # safety: routed-of-other-owners
+
+    def _made(self, route: str, directory: Directory) -> None:
+        """Take up those tables of a route that this process does not have yet, unless they are denied."""
+        known = self.settings.tables
+        new = [value for value in directory.names if table_of_value(route, value) not in known]
+        self.settings = self.settings.with_routed(route, new, directory.columns)
+        self.on_made([name for name in self.settings.tables if name not in known])
 
     def _started_engine(self) -> Engine:
         """Started once: where that fails, or where it dies, it fails for all tables."""

@@ -147,8 +147,8 @@ def check_bearable(policy: BadRecordsPolicy, reports: Sequence[ReadReport]) -> N
         refused = Counter({Stage.CONTRACT.value: sum(report.refused for report in reports)})
         bad -= refused
         firsts = [first for first in firsts if first.stage in bad]
-        # safety: ratio-of-ours
-        ours = read - sum(report.filtered for report in reports) - refused.total()
+        others = sum(report.filtered + report.unmatched for report in reports)
+        ours = read - others - refused.total()  # safety: ratio-of-ours
         limits = list(_exceeded(policy, bad.total(), ours))
     if limits:
         raise TooManyBadRecords(

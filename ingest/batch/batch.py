@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from thermocline.errors import ThermoclineError
+from thermocline.errors import InternalError, ThermoclineError
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.files import DataFile, delete_files
 from thermocline.ingest.batch.read_task import REPORT_BUCKET, ReadReport, ReadTask, reported, run_read_task
+from thermocline.process.logs import fields
 from thermocline.process.memory import return_freed_memory
 from thermocline.upsert.bucket_task import BucketResult, run_bucket_task, written_paths
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from thermocline.ingest.batch.scan import Scan
     from thermocline.ingest.batch.source import Source
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ def gather_all(
 ) -> tuple[BatchResult | ThermoclineError, ...]:
     """What a scan came to for each of its shares, from the results of its tasks, (share, bucket, encoded).
 
-    An error is what `gather` raises of that share alone.
+    An error is what `gather` raises of that share alone, or stands for a bug of ours there.
     """
     of_share: list[list[tuple[int, bytes]]] = [[] for _ in scan.shares]
     for number, bucket, result in results:
@@ -48,6 +52,10 @@ def gather_all(
             found.append(gather(some, scan.source, share.task.io, share.task.quarantine_io))
         except ThermoclineError as error:
             found.append(error)
+        except Exception as bug:  # the files of the others are known here alone
+            table = share.task.definition.name
+            _logger.exception("a batch could not be put together", extra=fields(table=table))
+            found.append(InternalError.of(bug, f"a batch of {table}"))  # safety: gathered-one-by-one
     return tuple(found)
 
 
@@ -56,23 +64,23 @@ def gather(
 ) -> BatchResult:
     """The batch's result from its tasks' results, (bucket, encoded); reports have a bucket of their own.
 
-    When this raises, the files that the tasks wrote are deleted: no commit will name them.
+    When this raises, whatever it is, the files that the tasks wrote are deleted: no commit will name them.
 
     Raises:
         RangeIncomplete: what the reports say was covered is not all of the source.
         ThermoclineError: what ended a task.
     """
-    failpoint("batch.gathered")
     reports: list[ReadReport] = []
     buckets: list[BucketResult] = []
-    for bucket, result in results:
-        if bucket == REPORT_BUCKET:
-            reports += msgspec.msgpack.decode(result, type=list[ReadReport])
-        else:
-            buckets.append(msgspec.msgpack.decode(result, type=BucketResult))
     try:
+        for bucket, result in results:
+            if bucket == REPORT_BUCKET:
+                reports += msgspec.msgpack.decode(result, type=list[ReadReport])
+            else:
+                buckets.append(msgspec.msgpack.decode(result, type=BucketResult))
+        failpoint("batch.gathered")
         _check(reports, source)
-    except ThermoclineError:
+    except BaseException:  # safety: gather-leaves-no-file
         delete_files(io, written_paths(buckets))
         delete_files(quarantine_io, [path for report in reports for path in report.quarantine_files])
         raise

@@ -82,14 +82,15 @@ class FirstBad(msgspec.Struct, frozen=True, order=True):
 class ReadReport(msgspec.Struct):
     """What a read task covered and found for a table; or, of a task of either kind, the error that ended it.
 
-    ``filtered`` counts the records that are not the table's, ``bad`` the bad ones by stage, ``refused`` those
-    of them that the table's contract refuses; ``first_bad`` has the first of each stage, and ``bad_digest``
-    is of all of them (`rules.bad_digest`); ``parts`` are those of a
-    source other than Kafka that were read; ``packed_bytes`` is what the records take until their buckets are
-    written; ``last_timestamps_ms`` and ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what
-    the table's contract is judged by; ``error`` is a pickled error of ours. Of a route's directory,
-    ``new_values`` are those that came, ``first_schemas`` what the first record of a value names where its
-    table is to have its own columns, and ``outcomes`` counts what became of records with a value.
+    ``filtered`` counts the records that are not the table's, but for ``unmatched``, which delete a row;
+    ``bad`` counts the bad ones by stage, ``refused`` those of them that the table's contract refuses;
+    ``first_bad`` has the first of each stage, and ``bad_digest`` is of all of them (`rules.bad_digest`);
+    ``parts`` are those of a source other than Kafka that were read;
+    ``packed_bytes`` is what the records take until their buckets are written; ``last_timestamps_ms`` and
+    ``greatest_timestamps_ms`` are by "topic/partition"; ``met`` is what the table's contract is judged by;
+    ``error`` is a pickled error of ours. Of a route's directory, ``new_values`` are those that came,
+    ``first_schemas`` what the first record of a value names where its table is to have its own columns, and
+    ``outcomes`` counts what became of records with a value.
     """
 
     covered: list[tuple[str, int, int, int]]
@@ -98,6 +99,7 @@ class ReadReport(msgspec.Struct):
     read_bytes: int = 0
     packed_bytes: int = 0
     filtered: int = 0
+    unmatched: int = 0
     bad: dict[str, int] = msgspec.field(default_factory=dict)
     refused: int = 0
     bad_digest: int = 0
@@ -217,6 +219,7 @@ class RangesReader:
         report.records += len(piece.offsets)
         report.read_bytes += piece.content_bytes
         report.filtered += len(decoded.filtered)
+        report.unmatched += len(decoded.unmatched)
         report.took(piece)
         good = self._nothing
         if len(decoded.filtered) < len(piece.offsets):
@@ -226,8 +229,8 @@ class RangesReader:
     def _good(self, piece: RecordChunk, decoded: Decoded, report: ReadReport) -> pa.Table:
         """The good records; the bad ones are kept, and what else the table's records say is noted."""
         count_bad(report, piece, decoded.bad)
-        self._meter.take(piece, decoded.not_filtered_of(len(piece.values)), report.met)
-        sampled = self._unread.of(piece.values, headers_of=piece.headers_of, filtered=decoded.filtered)
+        self._meter.take(piece, decoded.ours_of(len(piece.values)), report.met)
+        sampled = self._unread.of(piece.values, headers_of=piece.headers_of, others=decoded.others)
         report.sampled_values += sampled.values
         for name, count in sampled.names.items():
             report.unread_fields[name] = report.unread_fields.get(name, 0) + count

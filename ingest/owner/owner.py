@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -17,6 +17,7 @@ from thermocline.errors import (
 )
 from thermocline.failpoints import failpoint
 from thermocline.iceberg.catalog import load_table
+from thermocline.iceberg.files import delete_files
 from thermocline.iceberg.rewrite import resume_state
 from thermocline.ingest.batch.bad_records import BadRecords
 from thermocline.ingest.batch.open_transactions import Standstill
@@ -41,6 +42,7 @@ from thermocline.ingest.owner.topic_watch import TopicWatch
 from thermocline.ingest.owner.unread import UnreadNames
 from thermocline.ingest.owner.upkeep import NoUpkeep, Upkeep
 from thermocline.ingest.quarantine import reopen_quarantine
+from thermocline.upsert.bucket_task import written_paths
 from thermocline.upsert.files_by_bucket import FilesByBucket, live_files
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from thermocline.ingest.batch.batch import BatchResult
     from thermocline.kafka.log import Log
     from thermocline.process.clock import Clock
     from thermocline.rules.definition import LiveTable
@@ -171,9 +174,9 @@ class Owner:
                 clock=clock,
                 routing=routing_of(settings, name, table, engine.jvm),
             )
+            interval_seconds = owner.settings.commit_interval_seconds
+            measures.opened(name, interval_seconds, owned.settled, owner.position.files, clock.now_ms())
             undo.pop_all()
-        interval_seconds = owner.settings.commit_interval_seconds
-        measures.opened(name, interval_seconds, owned.settled, owner.position.files, clock.now_ms())
         return owner
 
     def close(self, error: ThermoclineError | None = None) -> None:
@@ -201,6 +204,20 @@ class Owner:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+    def leave(self, result: BatchResult) -> None:
+        """Delete the files of a batch that is read again, or not committed."""
+        delete_files(self.table.io, written_paths(result.buckets))
+        self.bad_records.discard(result.reports)
+
+    @contextmanager
+    def leaving(self, result: BatchResult) -> Iterator[None]:
+        """Where the block raises, the batch is left."""
+        try:
+            yield
+        except BaseException:
+            self.leave(result)
+            raise
 
     def maintain(self) -> None:
         """A turn of upkeep, between two batches. Raises what `Upkeep.turn` raises."""

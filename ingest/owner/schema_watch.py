@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from thermocline.errors import SchemaStopped, ThermoclineError
+from thermocline.errors import SchemaStopped
 from thermocline.iceberg.alterations import NotedAlteration, NotedCause, with_alteration
 from thermocline.iceberg.catalog import CONTRACT_SAMPLE_PROPERTY, SUMMARY_SCHEMA_CAUSE
 from thermocline.iceberg.earlier_columns import dropped_paths
-from thermocline.iceberg.files import delete_files
 from thermocline.ingest.batch.met_schemas import Met, MetSchema
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import landed
@@ -29,7 +28,6 @@ from thermocline.rules.contract.evolving import Evolution, evolved
 from thermocline.rules.contract.modes import Mode
 from thermocline.rules.contract.sampled import SampledFields, evolves_by_sample
 from thermocline.rules.decode.framing import schema_id
-from thermocline.upsert.bucket_task import written_paths
 
 if TYPE_CHECKING:
     from thermocline.ingest.batch.batch import BatchResult
@@ -89,20 +87,21 @@ class SchemaWatch:
 
         Raises what `planned` and `take_up` raise; the files of the batch are deleted then.
         """
-        try:
+        with owner.leaving(result):
             evolution, causes = self.planned(owner, result.reports)
-        except ThermoclineError:
-            _leave(owner, result)
-            raise
         if evolution.alteration is None:
             return False
-        _leave(owner, result)
+        owner.leave(result)
         self.take_up(owner, evolution, causes)
         return True
 
     def took_up(self, owner: Owner, result: BatchResult) -> None:
-        """The batch was read again: what is left of its changes is judged, too."""
-        self.planned(owner, result.reports)
+        """The batch was read again: what is left of its changes is judged, too.
+
+        Raises what `planned` raises; the files of the batch are deleted then.
+        """
+        with owner.leaving(result):  # safety: read-again-leaves-no-file
+            self.planned(owner, result.reports)
 
     def planned(self, owner: Owner, reports: Sequence[ReadReport]) -> tuple[Evolution, tuple[Cause, ...]]:
         """What the table takes up of what a batch met, and why.
@@ -226,9 +225,3 @@ class SchemaWatch:
 
 def _judged(definition: LiveTable, met: MetSchema) -> tuple[int, str, bytes]:
     return definition.version, met.part, met.head
-
-
-def _leave(owner: Owner, result: BatchResult) -> None:
-    """Delete the files of a batch that is read again, or not committed."""
-    delete_files(owner.table.io, written_paths(result.buckets))
-    owner.bad_records.discard(result.reports)

@@ -189,14 +189,20 @@ def read_for(owner: Owner, batch: Batch) -> Generator[Wanted, Read, Read]:
         read = yield _wanted(owner, batch, is_timed=owner.is_contested)
         owner.schemas.took_up(owner, read.result)
     if contested(read.result) and not owner.is_contested:  # safety: contested-keys-are-decided
-        delete_files(owner.table.io, written_paths(read.result.buckets))
-        owner.bad_records.discard(read.result.reports)
+        owner.leave(read.result)
         read = yield _wanted(owner, batch, is_timed=True)
     owner.is_contested = contested(read.result)
-    if owner.routing is not None and not owner.routing.has_room(read.result):
-        owner.bad_records.discard(read.result.reports)
+    if not _has_room(owner, read.result):
+        owner.leave(read.result)
         read = yield _wanted(owner, batch, is_timed=False)
     return read
+
+
+def _has_room(owner: Owner, result: BatchResult) -> bool:
+    if owner.routing is None:
+        return True
+    with owner.leaving(result):
+        return owner.routing.has_room(result)
 
 
 def _wanted(owner: Owner, batch: Batch, is_timed: bool) -> Wanted:

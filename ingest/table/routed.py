@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from thermocline.errors import SchemaUnusable, TableTaken
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
+
+from thermocline.errors import SchemaUnusable, TableRestricted, TableTaken
 from thermocline.iceberg.catalog import (
+    QUARANTINE_SUFFIX,
     catalog_errors,
     definition_of,
     find_table,
@@ -21,9 +25,10 @@ from thermocline.process.logs import fields
 from thermocline.rules.contract.modes import Contract
 from thermocline.rules.recognise import Unrecognised
 from thermocline.rules.routes.by_schema import ByFirst, by_first
+from thermocline.rules.routes.names import is_denied, name_of
 from thermocline.rules.routes.own_columns import OwnColumns
 from thermocline.rules.seam import Seam
-from thermocline.settings.route import table_of_value
+from thermocline.settings.route import VALUE, table_of_value
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
 
     from thermocline.ingest.commit.change import TableChange
     from thermocline.rules.definition import LiveTable
+    from thermocline.rules.routes.directory import Directory
     from thermocline.rules.routes.own_columns import FirstSchema
     from thermocline.settings import Settings
     from thermocline.settings.route import RouteSettings
@@ -65,9 +71,8 @@ class TableMaker:
     ) -> Made:
         """Make the value's table, which begins where ``start`` says.
 
-        ``directory`` has the topics that the route reads by now; ``first`` is for tables with columns of
-        their own. A table that was made for the value before, from there or from before it, is taken as it
-        is.
+        ``directory`` has the topics that the table reads; ``first`` is for tables with columns of their own.
+        A table that was made for the value before, from there or from before it, is taken as it is.
 
         Raises:
             TableTaken: the name is that of another table.
@@ -97,7 +102,8 @@ class TableMaker:
         with catalog_errors(self.catalog, name):
             self.catalog.create_namespace_if_not_exists(definition.identifier.rpartition(".")[0])
             create_quarantine(self.catalog, definition.identifier)
-        properties = {ROUTED_FROM_PROPERTY: json.dumps({"value": value, "seam": start.seam.to_dict()})}
+        made_from = json.dumps({"value": value, "seam": start.seam.to_dict()})
+        properties = {**start.properties, ROUTED_FROM_PROPERTY: made_from}
         change = replace(start, definition=definition, properties=properties)
         create_java_table(JavaCatalog(self.jvm, self.settings.catalog), definition, change)
         if found is not None:
@@ -117,6 +123,36 @@ class TableMaker:
         except Unrecognised as error:
             detail = f"{error} (its first record is {first})"
             raise SchemaUnusable(table=name, detail=detail, remedy=error.remedy) from error
+
+    def made_before(self, known: Directory) -> tuple[str, ...]:
+        """The values with a table that the directory doesn't know: a batch that didn't land had it made.
+
+        None where the catalog may not be listed. Raises `CatalogUnreachable`.
+        """
+        route = self.settings.routes[self.route]
+        namespace, _, template = route.table.rpartition(".")
+        names = {template.replace(VALUE, name_of(value)) for value in (*known.names, *known.failed)}
+        before, after = template.split(VALUE)
+        found = []
+        with catalog_errors(self.catalog, self.route), suppress(NoSuchNamespaceError, ForbiddenError):
+            for *_, name in self.catalog.list_tables(namespace):
+                is_candidate = name.startswith(before) and name.endswith(after) and name not in names
+                if is_candidate and not name.endswith(QUARANTINE_SUFFIX):
+                    value = self._value_of(f"{namespace}.{name}")
+                    if value is not None and value not in known and not is_denied(value, route.denied):
+                        found.append(value)
+        return tuple(sorted(found))
+
+    def _value_of(self, identifier: str) -> str | None:
+        """The value that the route made a table for; None of any other table."""
+        try:
+            there = find_table(self.catalog, identifier)
+            text = "" if there is None else there.properties.get(ROUTED_FROM_PROPERTY, "")
+            value = str(json.loads(text)["value"])
+        except (TableRestricted, ValueError, TypeError, KeyError):
+            return None
+        is_of_this = self.settings.routes[self.route].table.replace(VALUE, name_of(value)) == identifier
+        return value if is_of_this else None
 
     def _refuse_declared(self, name: str, identifier: str) -> None:
         for declared, table in self.settings.tables.items():

@@ -76,6 +76,6 @@ def _sample(settings: Settings, definition: LiveTable) -> Sample:
         bad += len(decoded.bad)
         for one in decoded.bad:
             examples.setdefault(one.reason, f"{chunk.topic}/{chunk.partition}@{chunk.offsets[one.index]}")
-        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of, decoded.filtered)
+        unread += fields.of(chunk.values, RECORDS_MAX, chunk.headers_of, decoded.others)
     reasons = tuple(f"{place}: {reason}" for reason, place in list(examples.items())[:3])
     return Sample(records, bad, reasons, unread)

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField
 
 from tests.tier import is_full
 from thermocline.dev.stack import Stack
-from thermocline.errors import ExitCode
+from thermocline.errors import ExitCode, LogReplaced
 from thermocline.iceberg.catalog import (
     current_state,
     definition_of,
@@ -32,6 +32,8 @@ from thermocline.ingest.commit.commit import Committer
 from thermocline.ingest.quarantine import open_quarantine
 from thermocline.ingest.run import Ended, run
 from thermocline.ingest.table.create import create_table
+from thermocline.ingest.table.resume import rebase
+from thermocline.process.clock import SystemClock
 from thermocline.process.metrics import REGISTRY
 from thermocline.rules.routes.names import name_of
 from thermocline.settings import Settings, load_settings
@@ -41,9 +43,9 @@ TYPES = 200 if is_full() else 12
 PATIENCE_SECONDS = 120.0
 SECTION = """
 [routes.events]
-topics = ["events"]
+topics = ["{of}"]
 by = {{ field = "type" }}
-table = "app.events_{{}}"
+table = "app.{of}_{{}}"
 denied = ["debug_*"]
 tables_max = {tables_max}
 key = ["id"]
@@ -66,9 +68,9 @@ class Events:
     written: int = 0
     topic: str = "events"
 
-    def settings(self, tables_max: int = TYPES + 4) -> Settings:
+    def settings(self, tables_max: int = TYPES + 4, of: str = "events") -> Settings:
         base = self.stack.config_path.read_text().partition("[tables.")[0]
-        self.path.write_text(base + SECTION.format(tables_max=tables_max))
+        self.path.write_text(base + SECTION.format(tables_max=tables_max, of=of))
         return load_settings(self.path)
 
     def write(self, types: Sequence[object], ids: Sequence[int] = (1, 2, 3)) -> None:
@@ -145,6 +147,9 @@ def test_each_value_gets_its_table_with_all_of_its_records_whatever_stops_ingest
     assert {name: one.error for name, one in ended.items() if one.error} == {}
     assert set(ended) == {ROUTE, *(f"{ROUTE}_{name_of(one)}" for one in events.rows)}
     assert rows_in(settings) == events.rows
+    # The directory alone is known, as where another process made the tables; and then all are.
+    again = run(settings, tuple(settings.tables), once=True, stop=threading.Event())
+    assert {one.table: one.exit_code for one in again} == dict.fromkeys(ended, ExitCode.NOTHING_TO_DO)
     assert all(code == ExitCode.NOTHING_TO_DO for code in codes(caught_up(settings)))
 
     # One value's name is taken, others are denied or have no type; a tombstone is for all.
@@ -184,20 +189,54 @@ def test_each_value_gets_its_table_with_all_of_its_records_whatever_stops_ingest
     assert REGISTRY.get_sample_value("thermocline_ingest_route_records_total", beyond) == 3
 
 
+@pytest.mark.full
+def test_a_value_that_waits_while_its_topic_is_recreated_stops_by_name_and_goes_on_from_there(
+    stack: Stack, tmp_path: Path
+) -> None:
+    """Goal: no offset of the old topic is taken for one of the new, which has more records."""
+    events = Events(stack, tmp_path / "again.toml", topic="again")
+    settings = events.settings(of="again")
+    stack.kafka.create_topic("again", 2)
+    create_table(settings, ROUTE)
+    catalog = open_catalog(settings.catalog)
+    catalog.create_table("app.again_broken", Schema(NestedField(1, "x", LongType())))
+    events.write(["fine"] * 3)
+    caught_up(settings)
+    events.write(["fine", "broken"])
+    caught_up(settings)
+    stack.kafka.delete_topic("again")
+    stack.kafka.create_topic("again", 2)
+    events.rows.clear()
+    events.write(["broken", "fine"], ids=range(30))
+    for stopped in caught_up(settings).values():
+        rebased(settings, stopped)
+    catalog.drop_table("app.again_broken")
+
+    ended = caught_up(settings)
+    assert {name: one.error for name, one in ended.items() if one.error} == {
+        "events_broken": ended["events_broken"].error
+    }
+    rebased(settings, ended["events_broken"])
+    assert not [one.error for one in caught_up(settings).values() if one.error]
+    assert rows_in(settings) == events.rows
+
+
+def rebased(settings: Settings, stopped: Ended) -> None:
+    assert isinstance(stopped.error, LogReplaced)
+    facts = stopped.error.tokens
+    assert rebase(with_routed_tables(settings), stopped.table, facts, "earliest", SystemClock())
+
+
 def codes(ended: dict[str, Ended]) -> list[int]:
     return [one.exit_code for one in ended.values()]
 
 
 def test_tables_are_made_and_served_while_ingest_and_server_run(stack: Stack, tmp_path: Path) -> None:
     """Goal: a value that comes now can be looked up soon, by the name of its table, without a restart."""
-    events = Events(stack, tmp_path / "running.toml")
-    settings = events.settings()
+    events = Events(stack, tmp_path / "running.toml", topic="running")
+    settings = events.settings(of="running")
     stack.kafka.create_topic("running", 2)
-    text = events.path.read_text().replace('topics = ["events"]', 'topics = ["running"]')
-    events.path.write_text(text.replace("app.events_", "app.running_"))
-    settings = load_settings(events.path)
     create_table(settings, ROUTE)
-    events.topic = "running"
     events.write(["first"])
     ingest = stack.command("routes-ingest", "ingest", "run", config_path=events.path)
     served = stack.command("routes-serve", "serve", config_path=events.path)

@@ -131,6 +131,83 @@ def test_no_table_may_have_a_name_that_the_route_may_give(tmp_path: Path) -> Non
     assert problems_of(tmp_path, name=long) == (f"routes.{long}: a route's name has at most 23 characters",)
 
 
+@pytest.mark.parametrize(
+    ("identifier", "may_be"),
+    [
+        ("app.events_order", True),
+        ("app.events_order_6be090825c", True),
+        ("app.events_order_quarantine_6be090825c", True),
+        ("app.events_Order", False),
+        ("app.events_order_live", False),
+        ("app.events_debug1", False),
+        ("app.events_" + "a" * 41, False),
+        ("app.events", False),
+        ("lake.events_order", False),
+    ],
+)
+def test_no_table_may_be_where_the_table_of_a_value_may_be(
+    tmp_path: Path, identifier: str, may_be: bool
+) -> None:
+    tables, more = a_table("other", identifier), f'{BY}\ndenied = ["debug*"]'
+    if not may_be:
+        loaded(tmp_path, more, tables)
+        return
+    (problem,) = problems_of(tmp_path, more, tables)
+    assert problem == (
+        f"routes.events: {identifier}, which is that of tables.other, may be the table of a value: "
+        "rename one, or deny the value"
+    )
+
+
+def test_nor_may_a_directory_be_there(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, f'{BY}\ndirectory = "app.events_known"')
+    assert problem.startswith("routes.events: app.events_known, which is that of routes.events, may be the ")
+
+
+def a_route(name: str, table: str) -> str:
+    return (
+        f'[routes.{name}]\ntable = "{table}"\ntopics = ["t"]\nkey = ["id"]\n{BY}\n'
+        f'directory = "own.{name}"\n[routes.{name}.columns]\nid = "int"\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "may_meet"),
+    [
+        ("app.events_{}", True),
+        ("app.{}", True),
+        ("app.events_a_{}", True),
+        ("app.{}_x", True),
+        ("app.Events_{}", False),
+        ("app.events{}", True),
+        ("app.eve_{}", False),
+        ("app.events_A{}", False),
+        ("lake.events_{}", False),
+    ],
+)
+def test_two_routes_may_not_give_the_same_table(tmp_path: Path, table: str, may_meet: bool) -> None:
+    """`app.events_{}` is that of the other one."""
+    tables = a_route("others", table)
+    if not may_meet:
+        loaded(tmp_path, tables=tables)
+        return
+    assert (
+        f'routes.events: table = "app.events_{{}}" may give the same table as "{table}" of routes.others: '
+        "rename one"
+    ) in problems_of(tmp_path, tables=tables)
+
+
+def test_nor_the_same_name(tmp_path: Path) -> None:
+    tables = a_route("events_x", "lake.{}")
+    assert problems_of(tmp_path, tables=tables) == (
+        "routes.events: routes.events_x may have the name of one of its tables: rename it",
+    )
+    both = a_route("others", "lake.{}").replace("own.others", "app.events_directory")
+    assert problems_of(tmp_path, tables=both) == (
+        "routes.events: app.events_directory is the table of routes.others already",
+    )
+
+
 def test_a_directory_has_no_rows_and_says_of_each_record_what_becomes_of_it(tmp_path: Path) -> None:
     definition = loaded(tmp_path).table("events").definition("events")
     decoder = decoder_for(definition)

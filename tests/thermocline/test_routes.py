@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from thermocline.rules.routes.directory import Beginning, Directory
 from thermocline.rules.routes.names import NAME_CHARACTERS_MAX, is_denied, name_of, problem_of_value
 from thermocline.rules.seam import Seam
 
-START = Beginning(Seam({("events", 0): 7}), PartitionTimes({("events", 0): 1_700}), 1_800)
-LATER = Beginning(Seam({("events", 0): 9}), PartitionTimes({("events", 0): 1_900}), 2_000)
+IDS = {"events": "id"}
+START = Beginning(Seam({("events", 0): 7}), PartitionTimes({("events", 0): 1_700}), 1_800, "c", IDS)
+LATER = Beginning(Seam({("events", 0): 9}), PartitionTimes({("events", 0): 1_900}), 2_000, "c", IDS)
 
 
 @pytest.mark.parametrize("value", ["order", "order_line", "2024", "a" * NAME_CHARACTERS_MAX, "_"])
@@ -79,6 +81,13 @@ def test_new_values_are_known_in_their_order_as_far_as_there_is_room() -> None:
     assert known.admitted(["d"], tables_max=2) == ()
 
 
+def test_values_that_have_a_table_already_are_known_before_others() -> None:
+    known = Directory().with_table("b")
+    assert known.admitted(["a", "d"], tables_max=3, before=["z", "b", "c"]) == ("c", "z")
+    assert known.admitted(["a", "c"], tables_max=4, before=["c"]) == ("c", "a")
+    assert known.admitted([], tables_max=4, before=["c"]) == ("c",)
+
+
 def test_a_batch_beyond_the_limit_refuses_all_but_what_is_known_or_chosen() -> None:
     known = Directory().with_table("b").without_table("c", "why", START).with_table("debug_old")
     admission = known.admission(("debug*",), tables_max=4, chosen=("a",))
@@ -105,6 +114,33 @@ def test_a_value_that_failed_begins_where_it_first_came_however_often_it_fails()
     assert known.failed["a"].reason == "second"
     assert known.failed["a"].since == START
     assert known.with_table("a") == Directory({"a": "a"})
+
+
+def test_a_value_that_waits_knows_the_topics_that_came_since_and_its_own_of_then() -> None:
+    known = Directory().without_table("a", "why", START).with_table("b")
+    assert known.knowing(LATER) is known
+    with_more = replace(
+        LATER,
+        seam=Seam({("events", 0): 30, ("log", 0): 2, ("log", 1): 0}),
+        drained_ms=1_700,
+        cluster_id="d",
+        topic_ids={"events": "recreated", "log": "x"},
+    )
+    assert known.knowing(with_more).failed["a"].since == Beginning(
+        Seam({("events", 0): 7, ("log", 0): 2, ("log", 1): 0}),
+        START.partition_times,
+        1_700,
+        "c",
+        {"events": "id", "log": "x"},
+    )
+
+
+def test_a_place_of_an_earlier_release_which_says_no_topics_is_one_of_those_that_there_are() -> None:
+    of_then = Beginning(START.seam, START.partition_times, START.drained_ms)
+    stored = of_then.to_dict()
+    del stored["cluster"], stored["topics"]
+    assert Beginning.from_dict(stored) == of_then
+    assert of_then.knowing(LATER) == START
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30), st.booleans(), max_size=300))

@@ -421,6 +421,11 @@ def test_a_step_of_try_says_whose_record_it_is() -> None:
     assert dict(ours[1].after) == {"field type": "order", "is the table's": True}
     assert [step.name for step in others] == ["envelope", "route"]
     assert dict(others[1].after) == {"field type": "other", "is the table's": False}
+    deleting = live_table(where=ORDERS, delete_unmatched=True)
+    (value,) = of_json({"type": "other"})
+    *_, fields, key, _ = steps_of(deleting, None, b'{"id": 1}', value, lambda _: [], "t")
+    assert fields.after["becomes"] == "a delete, as it is not the table's"
+    assert key.name == "key"
 
 
 DAILY = {"id": "int", "v": "string", "day": {"type": "date", "topic": r"log\.(.*)"}}

@@ -198,7 +198,7 @@ def test_records_of_other_tables_do_not_count_and_headers_stay_with_their_values
         [b"x"] * 4,
         4,
         lambda index: [("__value_schema_id", head(2 if index == 3 else 1))],
-        filtered=[0, 1],
+        others=[0, 1],
     )
     assert sampled == Sampled(2, dict(sorted(dict.fromkeys(UNREAD, 1).items())))
 

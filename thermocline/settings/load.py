@@ -318,9 +318,9 @@ def _problems_of_tables(settings: Settings) -> Iterator[str]:
         place = f"routes.{name}" if name in settings.routes else f"tables.{name}"
         if TABLE_NAME.fullmatch(name) is None:
             yield f"{place}: a table's name has letters, digits, _ and - only, and at most 64 of them"
-        first = owners.setdefault(table.identifier, name)
-        if first != name:
-            yield f"{place}: {table.identifier} is the table of tables.{first} already"
+        first = owners.setdefault(table.identifier, place)
+        if first != place:
+            yield f"{place}: {table.identifier} is the table of {first} already"
         try:
             definition = table.definition(name)
         except ConfigInvalid as error:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, WrapValidator, create_model, model_validator
 
 from thermocline.rules.contract.modes import Contract
 from thermocline.rules.definition.options import SCHEMA_FORMATS
-from thermocline.rules.routes.names import ROUTE_CHARACTERS_MAX, name_of
+from thermocline.rules.routes.names import (
+    ROUTE_CHARACTERS_MAX,
+    is_denied,
+    is_in_names,
+    may_be_made,
+    name_of,
+)
 from thermocline.rules.routes.own_columns import BY_SCHEMA, PLAIN_KEYS, OwnColumns
 from thermocline.rules.routing import Source
 from thermocline.settings.section import Section
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
     from thermocline.rules.definition import LiveTable
 
-__all__ = ["DirectorySettings", "RouteSettings", "problems_of_routes", "table_of_value"]
+__all__ = ["VALUE", "DirectorySettings", "RouteSettings", "problems_of_routes", "table_of_value"]
 
 VALUE: Final = "{}"
 """In a route's ``table``: the part of the name that is made of a value."""
@@ -140,6 +147,14 @@ class RouteSettings(_Template):  # type: ignore[misc]  # the options of its tabl
         """Where the directory is in the catalog."""
         return self.directory or self.table.replace(VALUE, DIRECTORY_NAME)
 
+    def may_give(self, identifier: str) -> bool:
+        """Whether the table of a value that isn't denied may have this identifier."""
+        before, after = self.table.split(VALUE)
+        if not identifier.startswith(before) or not identifier.endswith(after):
+            return False
+        name = identifier[len(before) : len(identifier) - len(after)]
+        return may_be_made(name) and not is_denied(name, self.denied)
+
     def directory_settings(self) -> DirectorySettings:
         """The directory's own settings."""
         of_directory = {
@@ -198,8 +213,39 @@ def problems_of_routes(
     for name in routes:
         if len(name) > ROUTE_CHARACTERS_MAX:
             yield f"routes.{name}: a route's name has at most {ROUTE_CHARACTERS_MAX} characters"
-        for table in tables:
-            if table == name:
-                yield f"routes.{name}: tables.{name} has the name of the route's directory: rename one"
-            elif table.startswith(f"{name}_"):
-                yield f"routes.{name}: tables.{table} may have the name of one of its tables: rename it"
+        if name in tables:
+            yield f"routes.{name}: tables.{name} has the name of the route's directory: rename one"
+        for place in (*(f"tables.{one}" for one in tables), *(f"routes.{one}" for one in routes)):
+            if place.partition(".")[2].startswith(f"{name}_"):  # safety: routes-names-apart
+                yield f"routes.{name}: {place} may have the name of one of its tables: rename it"
+    yield from _problems_of_identifiers(routes, tables)
+
+
+def _problems_of_identifiers(
+    routes: Mapping[str, RouteSettings], tables: Mapping[str, TableSettings]
+) -> Iterator[str]:
+    given = {f"tables.{name}": table.identifier for name, table in tables.items()}
+    given |= {f"routes.{name}": route.directory_identifier for name, route in routes.items()}
+    for name, route in routes.items():
+        for place, identifier in given.items():
+            if route.may_give(identifier):  # safety: route-identifiers-apart
+                yield (
+                    f"routes.{name}: {identifier}, which is that of {place}, may be the table of a value: "
+                    "rename one, or deny the value"
+                )
+    for (name, route), (another, other) in combinations(routes.items(), 2):
+        if _may_meet(route.table, other.table):  # safety: routes-identifiers-apart
+            yield (
+                f'routes.{another}: table = "{other.table}" may give the same table as "{route.table}" '
+                f"of routes.{name}: rename one"
+            )
+
+
+def _may_meet(table: str, other: str) -> bool:
+    """Whether two routes may give two values the same identifier."""
+    (before, after), (before_too, after_too) = table.split(VALUE), other.split(VALUE)
+    short, long = sorted((before, before_too), key=len)
+    end, longer_end = sorted((after, after_too), key=len)
+    if not long.startswith(short) or not longer_end.endswith(end):
+        return False
+    return is_in_names(long[len(short) :]) and is_in_names(longer_end[: len(longer_end) - len(end)])

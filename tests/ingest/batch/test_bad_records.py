@@ -73,7 +73,7 @@ def test_the_ratio_counts_once_enough_records_are_bad() -> None:
 
 
 def test_records_that_are_not_the_tables_do_not_make_its_share_of_bad_ones_small() -> None:
-    others = ReadReport(covered=[], records=10_000, filtered=9_900)
+    others = ReadReport(covered=[], records=10_000, filtered=5_000, unmatched=4_900)
     check_bearable(policy(), [others, report(100, key=100)])
     with pytest.raises(TooManyBadRecords) as stop:
         check_bearable(policy(), [others, report(101, key=101)])

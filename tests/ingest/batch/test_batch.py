@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from tests.ingest.one_bucket import DEFINITION, records_of
-from thermocline.errors import RangeIncomplete, StorageFailed, TopicMissing
+from thermocline.errors import InternalError, RangeIncomplete, StorageFailed, TopicMissing
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import Deletes
-from thermocline.ingest.batch.batch import gather
+from thermocline.ingest.batch.batch import BatchResult, gather, gather_all
 from thermocline.ingest.batch.read_task import PACKED_SCHEMA, REPORT_BUCKET, KafkaRanges, ReadReport, ReadTask
 from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.ingest.engine import local
@@ -70,6 +70,24 @@ def test_what_ended_a_read_task_ends_the_batch_and_leaves_no_files_of_the_others
     with pytest.raises(TopicMissing):
         gather([(3, msgspec.msgpack.encode(done)), reports], KafkaRanges([PLANNED]), IO, IO)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_file_stays_whatever_ends_a_batch_and_it_ends_no_other(tmp_path: Path) -> None:
+    """Method: two tables share a scan; what one's worker says of its error can't be read."""
+    done, results = [], []
+    for share in (0, 1):
+        (tmp_path / f"{share}").touch()
+        added = WrittenFile((tmp_path / f"{share}").as_uri(), 1, 1, {}, {}, {})
+        done.append(BucketResult(3, (added,), applied=1))
+        error = None if share else b"no pickle"
+        report = reported(ReadReport(WHOLE), ReadReport([], error=error))
+        results += [(share, 3, msgspec.msgpack.encode(done[share])), (share, *report)]
+    shares = [Share(ReadTask(DEFINITION, {}, IO, IO, "", {}), {}, "") for _ in (0, 1)]
+    ended, whole = gather_all(results, Scan(KafkaRanges([PLANNED]), shares))
+    assert isinstance(ended, InternalError)
+    assert isinstance(whole, BatchResult)
+    assert whole.buckets == (done[1],)
+    assert [one.name for one in tmp_path.iterdir()] == ["1"]
 
 
 def packed_record() -> pa.Table:

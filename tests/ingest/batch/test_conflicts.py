@@ -13,6 +13,7 @@ from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.plan import Batch
 from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 from thermocline.ingest.owner.contested import warn_of_contested_keys
+from thermocline.ingest.owner.owner import Owner
 from thermocline.ingest.owner.table_batch import Read, Wanted, read_for
 from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.process import logs
@@ -91,9 +92,8 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
                 result: BatchResult = done.value.result
                 return result
 
-    module = "thermocline.ingest.owner.table_batch"
-    monkeypatch.setattr(f"{module}.delete_files", lambda *given: gone.append(given))
-    monkeypatch.setattr(f"{module}.data_location", lambda _: "data")
+    monkeypatch.setattr("thermocline.ingest.owner.owner.delete_files", lambda *given: gone.append(given))
+    monkeypatch.setattr("thermocline.ingest.owner.table_batch.data_location", lambda _: "data")
     times = PartitionTimes()
     discarded: list[Any] = []
     owner: Any = SimpleNamespace(
@@ -106,6 +106,7 @@ def test_a_batch_is_read_again_for_contested_keys_and_what_it_wrote_before_goes(
         bad_records=SimpleNamespace(discard=discarded.append),
         routing=None,
         schemas=SimpleNamespace(takes_up=lambda *_: False),
+        leave=lambda result: Owner.leave(owner, result),
     )
     batch = Batch((), Seam(), Seam())
     results = [bucket(1, EXAMPLE), bucket(2, EXAMPLE), bucket(1, EXAMPLE), bucket(0), bucket(0)]

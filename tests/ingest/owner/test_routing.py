@@ -6,6 +6,7 @@ fail. What landed is all that a next owner begins with. The oracle counts each r
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -16,13 +17,14 @@ from hypothesis import strategies as st
 
 from tests.manual_clock import ManualClock
 from thermocline.errors import StorageFailed
-from thermocline.iceberg.catalog import ROUTED_PROPERTY
+from thermocline.iceberg.catalog import DELETED_PROPERTY, HELD_PROPERTY, LEFT_PROPERTY, ROUTED_PROPERTY
 from thermocline.ingest.batch.batch import BatchResult
 from thermocline.ingest.batch.read_task import ReadReport, ReadTask
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.commit.commit import Landed
 from thermocline.ingest.owner.routing import RETRY_SECONDS, Routing
 from thermocline.ingest.table.routed import Made, TableMaker
+from thermocline.rules.definition import LiveTable
 from thermocline.rules.partition_time import PartitionTimes
 from thermocline.rules.routes.directory import Admission, Directory
 from thermocline.rules.seam import Seam
@@ -57,11 +59,20 @@ class Site:
     refused_before: dict[str, int] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=ManualClock)
     made: list[str] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=lambda: {"events": "id"})
+    cluster_id: str = "c"
+    patterns: tuple[str, ...] = ()
+    others: dict[tuple[str, int], int] = field(default_factory=dict)
+    starts: dict[str, tuple[LiveTable, TableChange]] = field(default_factory=dict)
 
-    def make(self, value: str, _: object, start: TableChange, first: object) -> Made:
+    def made_before(self, known: Directory) -> tuple[str, ...]:
+        return tuple(value for value in self.tables if value not in known)
+
+    def make(self, value: str, reads: LiveTable, start: TableChange, first: object) -> Made:
         assert first is None
         if self.fails and self.fails.pop():
             raise StorageFailed(table=value, detail="full")
+        self.starts[value] = reads, start
         self.tables.setdefault(value, start.seam.get(PLACE))
         assert self.tables[value] <= start.seam.get(PLACE), "a table that began too late is taken"
         return Made(f"events_{value}")
@@ -73,17 +84,26 @@ class Site:
         owner = SimpleNamespace(
             clock=self.clock,
             lease=SimpleNamespace(check=lambda: None),
-            definition=SimpleNamespace(topics=("events",)),
+            table=SimpleNamespace(properties=self.properties),
+            topics=SimpleNamespace(properties={}),
             land=self.land,
         )
         self.place(owner)
         return routing, owner
 
     def place(self, owner: Any) -> None:
+        owner.definition = LiveTable.build(
+            name="events",
+            identifier="app.events_directory",
+            topics=list(self.topic_ids),
+            topic_patterns=list(self.patterns),
+            key=["id"],
+            columns={"id": "int"},
+        )
         owner.position = SimpleNamespace(
-            seam=Seam({PLACE: self.seam}),
-            cluster_id="c",
-            topic_ids={},
+            seam=Seam({PLACE: self.seam, **self.others}),
+            cluster_id=self.cluster_id,
+            topic_ids=dict(self.topic_ids),
             watermark_ms=0,
             drained_ms=0,
             partition_times=PartitionTimes(),
@@ -162,6 +182,7 @@ def test_no_record_of_a_value_is_missed_whatever_becomes_of_batches_and_tables(
     known = Directory.from_json(site.properties.get(ROUTED_PROPERTY))
     assert not known.failed
     assert site.seam == len(log)
+    assert set(site.tables) == set(known.names), "a table is left that nobody ingests"
 
 
 def test_tables_are_told_of_once_the_directory_has_them() -> None:
@@ -185,3 +206,67 @@ def test_a_value_that_fails_begins_where_it_first_came_and_keeps_no_other_from_i
     site.clock.sleep(RETRY_SECONDS)
     site.batch(routing, owner, 1, "lands")
     assert (site.made, site.tables["a"]) == (["b", "c", "a"], 0)
+
+
+def test_tables_of_a_batch_of_which_nobody_knew_that_it_landed_are_told_of_when_it_is_read() -> None:
+    site = Site(["a", "b"], fails=[])
+    routing, owner = site.owner()
+    report = ReadReport([], new_values=["a", "b"])
+    site.properties |= routing.to_commit(
+        owner, BatchResult((report,), ())
+    )  # it lands, and nobody hears of it
+    assert site.made == []
+    routing.reload(cast("Any", SimpleNamespace(properties=site.properties)))
+    assert site.made == ["a", "b"]
+
+
+def test_a_table_that_a_batch_left_is_taken_before_others_are_made() -> None:
+    """Goal: of the last place, two attempts make two tables, and the first would have no owner."""
+    site = Site(["a", "b", "c", "z", "y"], fails=[])
+    routing, owner = site.owner()
+    site.batch(routing, owner, 3, "lands")
+    site.batch(routing, owner, 2, "dies")
+    assert set(site.tables) == {"a", "b", "c", "y"}
+    routing, owner = site.owner()
+    site.batch(routing, owner, 1, "lands")
+    assert (set(site.tables), site.made[3:]) == ({"a", "b", "c", "y"}, ["a", "b", "c", "y"])
+    assert site.refused == {"z": 1}
+
+
+def test_the_table_of_a_value_that_waited_is_made_as_of_the_topics_and_the_cluster_of_then() -> None:
+    """Goal: `log-replaced` stops it. Method: both are recreated, and the directory goes on with the new."""
+    site = Site(["a"] * 9, fails=[True])
+    routing, owner = site.owner()
+    site.batch(routing, owner, 4, "lands")
+    site.topic_ids, site.cluster_id, site.seam = {"events": "recreated"}, "d", 2
+    routing, owner = site.owner()
+    site.clock.sleep(RETRY_SECONDS)
+    site.batch(routing, owner, 4, "lands")
+    _, start = site.starts["a"]
+    assert (start.seam, start.cluster_id, start.topic_ids) == (Seam({PLACE: 0}), "c", {"events": "id"})
+
+
+def test_topics_that_came_and_were_deleted_while_a_value_waited_are_part_of_its_table() -> None:
+    """Goal: `topic-deleted` stops it. Method: its topic and one that came later are deleted, all read."""
+    site = Site(["a"] * 9, fails=[True, True], patterns=("log.*", "events"))
+    routing, owner = site.owner()
+    site.batch(routing, owner, 4, "lands")
+    site.topic_ids, site.others = {"events": "id", "log1": "x"}, {("log1", 0): 0}
+    site.place(owner)
+    site.batch(routing, owner, 2, "lands")
+    assert "a" not in site.starts
+    left = {"events": {"id": "id", "seam": {"0": 6}}, "log1": {"id": "x", "seam": {"0": 3}}}
+    site.properties[LEFT_PROPERTY] = json.dumps(left)
+    site.topic_ids, site.others = {"log2": "y"}, {("log2", 0): 0}
+    routing, owner = site.owner()
+    owner.position.seam = Seam({("log2", 0): 0})
+    site.clock.sleep(RETRY_SECONDS)
+    routing.look(owner)
+    reads, start = site.starts["a"]
+    assert reads.topics == ("log2", "events", "log1")
+    assert start.topic_ids == {"events": "id", "log1": "x", "log2": "y"}
+    assert start.seam == Seam({PLACE: 0, ("log1", 0): 0, ("log2", 0): 0})
+    assert Seam.from_json(start.properties[DELETED_PROPERTY]) == Seam(
+        {PLACE: 6, ("log1", 0): 3, ("log2", 0): 0}
+    )
+    assert json.loads(start.properties[HELD_PROPERTY]) == ["events", "log1", "log2"]

@@ -59,6 +59,9 @@ class Site:
         self.made[value] = start.seam.get(PLACE), first
         return Made(f"events_{value}", OWN)
 
+    def made_before(self, _: Directory) -> tuple[str, ...]:
+        return ()
+
     def routing(self) -> Routing:
         routing = Routing("events", ROUTE, cast("TableMaker", self), Directory())
         routing.reload(cast("Any", SimpleNamespace(properties=self.properties)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -251,20 +252,24 @@ def test_what_a_batch_that_did_not_land_had_does_not_count() -> None:
     assert watch.planned(owner(definition), [json_report(900, "text")])[0].alteration is not None
 
 
-def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go(
-    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone: list[Any] = []
-    monkeypatch.setattr(
-        "thermocline.ingest.owner.schema_watch.delete_files", lambda *given: gone.append(given)
-    )
-    changes: list[TableChange] = []
+@dataclass
+class Kept:
+    """What an owner that can commit did with a batch's files, and what it committed."""
 
-    def commit(_: int, seam: Seam, change: TableChange) -> Landed:
-        changes.append(change)
+    gone: list[Any] = field(default_factory=list)
+    discarded: list[Any] = field(default_factory=list)
+    changes: list[TableChange] = field(default_factory=list)
+
+    def commit(self, _: int, seam: Seam, change: TableChange) -> Landed:
+        self.changes.append(change)
         return Landed(2, seam)
 
-    definition, known = table("evolve"), SchemaRegistry(registry.url)
+
+def committing_owner(
+    definition: LiveTable, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Owner, Kept]:
+    kept = Kept()
+    monkeypatch.setattr("thermocline.ingest.owner.owner.delete_files", lambda *given: kept.gone.append(given))
     position = SimpleNamespace(
         seam=Seam(),
         cluster_id="c",
@@ -276,8 +281,8 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         partition_times=PartitionTimes(),
     )
     position.after = lambda *_: position
-    discarded: list[Any] = []
     of = owner(definition, registry)
+    known = SchemaRegistry(registry.url)
     of.task = ReadTask(definition, {}, cast(Any, None), cast(Any, None), "", {}, known)
     for name, one in {
         "position": position,
@@ -285,19 +290,26 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         "is_contested": False,
         "upkeep": NoUpkeep(),
         "routing": None,
-        "bad_records": SimpleNamespace(discard=discarded.append),
+        "bad_records": SimpleNamespace(discard=kept.discarded.append),
         "schemas": SchemaWatch(),
         "engine": SimpleNamespace(jvm=None),
         "clock": SimpleNamespace(now_ms=lambda: 5),
         "lease": SimpleNamespace(check=lambda: None),
-        "committer": SimpleNamespace(commit=commit),
+        "committer": SimpleNamespace(commit=kept.commit),
         "unread": UnreadNames(definition, {}),
         "on_commit": lambda: None,
         "observers": Observers(),
-        "land": partial(Owner.land, of),
+        **{name: partial(getattr(Owner, name), of) for name in ("land", "leave", "leaving")},
     }.items():
         setattr(of, name, one)
     of.table = cast(Any, SimpleNamespace(**vars(of.table), io="io", location=lambda: "file:///t"))
+    return of, kept
+
+
+def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first_files_go(
+    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, kept = committing_owner(table("evolve"), registry, monkeypatch)
     met = BatchResult((report((4, NEW)),), ())
     reading = read_for(of, Batch((), Seam(), Seam()))
     first = next(reading)
@@ -307,8 +319,8 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
     assert done.value.value.result is met
     named = [[one.name for one in wanted.share.task.definition.columns] for wanted in (first, again)]
     assert named == [["id", "n"], ["id", "n", "plan"]]
-    assert (gone, discarded) == ([("io", [])], [met.reports])
-    (change,) = changes
+    assert (kept.gone, kept.discarded) == ([("io", [])], [met.reports])
+    (change,) = kept.changes
     assert change.definition is of.definition
     assert json.loads(change.summary[SUMMARY_SCHEMA_CAUSE]) == [
         {
@@ -327,3 +339,20 @@ def test_a_batch_is_read_again_by_the_definition_that_it_asked_for_and_its_first
         "cause for plan: schema 2 (version 7 of orders-value), first met at orders/0@4",
     )
     assert note.causes == (NotedCause(("plan",), "orders/0@4", "value", "2", "version 7 of orders-value"),)
+
+
+def test_a_batch_that_stops_when_it_is_read_again_leaves_no_file_either(
+    registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: once a table has gained a column, schemas that lack it may be what the contract stops at."""
+    contract = {"mode": "evolve", "removed_fields": "stop"}
+    of, kept = committing_owner(table(contract), registry, monkeypatch)
+    first, again = (BatchResult((report((3, OLD), (4, NEW)),), ()) for _ in range(2))
+    reading = read_for(of, Batch((), Seam(), Seam()))
+    next(reading)
+    reading.send(Read(first, 0.0, 1))
+    with pytest.raises(SchemaStopped) as stopped:
+        reading.send(Read(again, 0.0, 1))
+    assert stopped.value.record == "orders/0@3"
+    assert kept.discarded == [first.reports, again.reports]
+    assert len(kept.gone) == 2

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
 
-from thermocline.errors import TableTaken
+from thermocline.errors import TableRestricted, TableTaken
 from thermocline.iceberg.catalog import defined_by
 from thermocline.ingest.commit.change import TableChange
 from thermocline.ingest.table.routed import ROUTED_FROM_PROPERTY, Made, TableMaker
+from thermocline.rules.routes.directory import Directory
 from thermocline.rules.seam import Seam
 from thermocline.settings import CatalogSettings, KafkaSettings, Settings
 
@@ -20,6 +22,7 @@ ROUTE = {
     "topics": ["events"],
     "by": {"field": "type"},
     "table": "app.events_{}",
+    "denied": ["debug"],
     "key": ["id"],
     "columns": {"id": "int"},
 }
@@ -80,3 +83,40 @@ def test_nor_is_one_that_the_configuration_declares() -> None:
     )
     with pytest.raises(TableTaken, match="it is that of mine"):
         TableMaker(declared, "events", cast("Any", None), None).make("order", DIRECTORY, START)
+
+
+def test_tables_that_the_directory_does_not_know_are_found_by_what_they_were_made_for() -> None:
+    stored: dict[str, Any] = {
+        "app.events_order": began(7),
+        "app.events_order_quarantine": None,  # of which there is one for each: none is loaded
+        "app.events_order_6be090825c": began(7, "Order"),
+        "app.events_known": None,
+        "app.events_users": {},
+        "app.events_moved": began(7, "other"),
+        "app.events_debug": began(7, "debug"),
+        "app.events_broken": {ROUTED_FROM_PROPERTY: "[]"},
+        "app.events_secret": TableRestricted(table="x", identifier="x", detail="not yours"),
+        "app.others": None,
+    }
+
+    def load_table(identifier: str) -> Any:
+        properties = stored[identifier]
+        assert properties is not None, f"{identifier} can't be one, and is loaded"
+        if isinstance(properties, Exception):
+            raise properties
+        return SimpleNamespace(properties=properties)
+
+    catalog = SimpleNamespace(
+        properties={}, list_tables=lambda _: [tuple(one.split(".")) for one in stored], load_table=load_table
+    )
+    maker = TableMaker(SETTINGS, "events", cast("Any", catalog), None)
+    assert maker.made_before(Directory().with_table("known")) == ("Order", "order")
+
+
+@pytest.mark.parametrize("error", [NoSuchNamespaceError, ForbiddenError])
+def test_nothing_is_found_in_a_namespace_that_is_missing_or_not_to_be_listed(error: type[Exception]) -> None:
+    def missing(_: str) -> Any:
+        raise error
+
+    catalog = SimpleNamespace(properties={}, list_tables=missing)
+    assert TableMaker(SETTINGS, "events", cast("Any", catalog), None).made_before(Directory()) == ()

@@ -29,7 +29,7 @@ from thermocline.serving.read.wanted import Wanted
 USERS = 6
 
 
-def definition_of(version: int = 1, **columns: str) -> LiveTable:
+def definition_of(version: int = 1, **columns: Any) -> LiveTable:
     return LiveTable.build(
         name="profiles",
         identifier="app.profiles",
@@ -132,6 +132,20 @@ def test_files_and_hot_records_of_both_sides_of_an_alteration_are_read_as_the_re
     check()
     assert any(row["count"] == 1 << 40 for row in world.rows().values())
     assert {row["score"] for row in world.rows().values()} == {None, 0.5}
+
+
+def test_a_file_that_is_loaded_is_read_on_by_a_columns_new_name(served: tuple[Any, ServedTable]) -> None:
+    world, table = served
+    world.produce({"user": "u0", "slot": 1}, {"count": 7, "price": "1.00"})
+    world.commit()
+    world.publish()
+    table.refresh()
+    assert looked_up(table) == {("u0", 1): {"user": "u0", "slot": 1, "count": 7, "price": "1.00"}}
+    wanted = definition_of(items={"type": "int", "renamed_from": "count"}, price="decimal(6,2)")
+    world.alter(plan_alteration(BEFORE, wanted).definition)
+    world.publish()
+    follow(world, table)
+    assert looked_up(table) == {("u0", 1): {"user": "u0", "slot": 1, "items": 7, "price": "1.00"}}
 
 
 def with_another_topic(

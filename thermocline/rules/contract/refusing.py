@@ -1,7 +1,8 @@
 """Records that a table's contract does not let in: bad, by what changed in their writers' schemas.
 
 A rule of decoding, so that ingest and servers agree. A record counts as what its writer's schema says,
-whether or not it makes use of what changed in it. Deletes without a value have no such schema.
+whether or not it makes use of what changed in it. Deletes without a value have no such schema. Records that
+are not the table's are not judged, also where they delete a row.
 """
 
 from __future__ import annotations
@@ -91,11 +92,18 @@ class ContractDecoder:
     ) -> Decoded:
         """See `Decoder`. What is bad anyway stays bad for its own reason."""
         decoded = self._decoder.decode(keys, values, headers_of, topic)
+        ours = decoded.ours_of(len(values))
+        heads = heads_of(
+            self._parts,
+            [keys[index] for index in ours],
+            [values[index] for index in ours],
+            lambda place: headers_of(ours[place]),
+        )
         refused: dict[int, str] = {}
-        for head, indexes in heads_of(self._parts, keys, values, headers_of).items():
+        for head, places in heads.items():
             why = self._refusal(head)
             if why:
-                refused.update(dict.fromkeys(indexes, why))
+                refused.update((ours[place], why) for place in places)
         return _without(decoded, refused, self._definition) if refused else decoded
 
     def _refusal(self, head: Head) -> str:

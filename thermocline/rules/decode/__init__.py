@@ -103,7 +103,7 @@ def decoder_for(
 ) -> Decoder:
     """The decoder of the definition's records, made of its `readers_for`, its columns and its contract.
 
-    Where the definition says which records are the table's, it filters the others, before all else. With
+    Where the definition says which records are the table's, it filters the others, whatever they hold. With
     ``texts``, it reads what tells them apart together with others that decode the same chunks.
     """
     readers = readers_for(definition, registry)
@@ -112,15 +112,11 @@ def decoder_for(
         reader = _text_reader(definition, (definition.values_at,), registry, texts)
         names = definition.row_schema.names
         return DirectoryDecoder(definition.values_at, reader, names, definition.columns_by_schema)
-    decoder = _by_contract(
-        definition,
-        RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition)),
-        registry,
-    )
-    if not definition.route:
-        return decoder
-    reader = _text_reader(definition, definition.route.sources, registry, texts)
-    return RoutedDecoder(definition, reader, decoder)
+    decoder: Decoder = RecordDecoder(definition, readers.envelope, *formats, DeclaredColumns(definition))
+    if definition.route:
+        reader = _text_reader(definition, definition.route.sources, registry, texts)
+        decoder = RoutedDecoder(definition, reader, decoder)
+    return _by_contract(definition, decoder, registry)
 
 
 def _text_reader(
@@ -136,7 +132,7 @@ def _text_reader(
 
 
 def _by_contract(definition: LiveTable, decoder: Decoder, registry: WriterSchemas | None) -> Decoder:
-    """A decoder that also refuses what the table's contract does."""
+    """A decoder that also refuses what the table's contract does, of the records that are the table's."""
     if registry is None or definition.contract == Contract():
         return decoder
     from thermocline.rules.contract.refusing import (  # noqa: PLC0415  (few tables need it; it takes long to load)

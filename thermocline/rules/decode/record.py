@@ -33,9 +33,10 @@ class Decoded:
     order, natural Python values) and ``tombstones`` align with it. A tombstone has only its key columns, and
     those that order it.
     ``bad`` holds the bad records, ascending, and ``filtered`` the indexes of those that are not the table's,
-    by its conditions; with ``good``, these are all. ``absent`` aligns with ``good``, too: the names of the
-    value columns that a record leaves as they are, which are None in ``columns``; a tombstone leaves none.
-    It is None for a table without partial updates.
+    by its conditions; with ``good``, these are all. ``unmatched`` are those of ``good`` that are not the
+    table's, either, and delete the row of their key (``delete_unmatched``). ``absent`` aligns with ``good``,
+    too: the names of the value columns that a record leaves as they are, which are None in ``columns``; a
+    tombstone leaves none. It is None for a table without partial updates.
     """
 
     good: list[int]
@@ -44,10 +45,16 @@ class Decoded:
     bad: list[Bad]
     absent: list[tuple[str, ...]] | None = None
     filtered: Sequence[int] = ()
+    unmatched: Sequence[int] = ()
 
-    def not_filtered_of(self, count: int) -> Sequence[int]:
+    @property
+    def others(self) -> frozenset[int]:
+        """The indexes of records that are not the table's, whatever becomes of them."""
+        return frozenset((*self.filtered, *self.unmatched))  # safety: deletes-of-others-are-others
+
+    def ours_of(self, count: int) -> Sequence[int]:
         """The indexes of records that are the table's, of so many that were decoded."""
-        others = set(self.filtered)
+        others = self.others
         return [index for index in range(count) if index not in others] if others else range(count)
 
 

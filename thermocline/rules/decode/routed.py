@@ -240,7 +240,9 @@ class RoutedDecoder:
         decoded = self._inner.decode(keys, left_out(values, are_others), headers_of, topic)
         filtered = [one.index for one in decoded.bad if one.index in are_others]
         ours = [one for one in decoded.bad if one.index not in are_others]
-        return replace(_with_unread(replace(decoded, bad=ours), unread, self._key), filtered=filtered)
+        unmatched = sorted(are_others.difference(filtered))
+        read = _with_unread(replace(decoded, bad=ours), unread, self._key)
+        return replace(read, filtered=filtered, unmatched=unmatched)
 
 
 def _documents(opened: Parts) -> list[bytes | None]:

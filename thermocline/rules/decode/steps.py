@@ -60,7 +60,7 @@ def steps_of(
     if definition.route:
         steps.append(_route(definition, registry, key, value, headers_of, topic))
     if not decoded.filtered:
-        unread = UnreadFields(definition, registry).of([value], 1, headers_of)
+        unread = UnreadFields(definition, registry).of([value], 1, headers_of, decoded.others)
         fields = _fields(definition, decoded, opened, list(unread.names))
         steps.append(fields)
         if not fields.problem and definition.has_key:
@@ -249,7 +249,8 @@ def _fields(
     deletes = decoded.tombstones[0]
     names = definition.key if deletes else [column.name for column in definition.columns]
     columns = {name: decoded.columns[name][0] for name in names}
-    after = {"becomes": "a delete" if deletes else "a row", "columns": columns}
+    becomes = "a delete, as it is not the table's" if decoded.unmatched else "a delete"
+    after = {"becomes": becomes if deletes else "a row", "columns": columns}
     if decoded.absent and decoded.absent[0]:
         after["left as they are"] = list(decoded.absent[0])
     if unread and not deletes:

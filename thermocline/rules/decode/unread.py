@@ -95,15 +95,14 @@ class UnreadFields:
         values: Sequence[bytes | None],
         values_max: int = SAMPLE_VALUES,
         headers_of: HeadersOf = no_headers,
-        filtered: Collection[int] = (),
+        others: Collection[int] = (),
     ) -> Sampled:
-        """What ``values_max`` of some values have, evenly of all but those that are ``filtered``.
+        """What ``values_max`` of some values have, evenly of all but ``others``.
 
         Nothing of formats without fields.
         """
         places: Sequence[int] = range(len(values))
-        if filtered:
-            others = frozenset(filtered)
+        if others:
             places = [place for place in places if place not in others]
         places = places[:: max(len(places) // values_max, 1)][:values_max]
         sample: Sequence[bytes | None] = [values[place] for place in places]

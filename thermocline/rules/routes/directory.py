@@ -24,22 +24,54 @@ Outcome = Literal["routed", "new", "denied", "beyond", "unusable"]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A place in the log from which a table is to be read, and what held there."""
+    """A place in the log from which a table is to be read, and what held there.
+
+    The offsets are those of this cluster and of the topics with these ids. A directory of an earlier release
+    doesn't say them.
+    """
 
     seam: Seam
     partition_times: PartitionTimes = field(default_factory=PartitionTimes)
     drained_ms: int = 0
+    cluster_id: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The form that `from_dict` reads."""
         times = self.partition_times.to_json()
-        return {"seam": self.seam.to_dict(), "times": times, "drained_ms": self.drained_ms}
+        return {
+            "seam": self.seam.to_dict(),
+            "times": times,
+            "drained_ms": self.drained_ms,
+            "cluster": self.cluster_id,
+            "topics": dict(self.topic_ids),
+        }
+
+    def knowing(self, later: Beginning) -> Self:
+        """The same, with the topics that came by ``later``, each from where it was read first.
+
+        ``later`` has read nothing of a topic that is new in it.
+        """
+        new = [topic for topic in later.topic_ids if topic not in self.topic_ids]
+        if not new and self.cluster_id:
+            return self
+        starts = later.seam.only([topic for topic in new if topic not in self.seam.topics])
+        return replace(
+            self,
+            seam=self.seam.merged_max(starts),
+            # What came may have records that are older than when the log was drained.
+            drained_ms=min(self.drained_ms, later.drained_ms),
+            cluster_id=self.cluster_id or later.cluster_id,
+            topic_ids={**later.topic_ids, **self.topic_ids},  # safety: routed-topic-of-then
+        )
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
         """Raises `ValueError`, `KeyError` or `TypeError` for what `to_dict` did not give."""
         times = PartitionTimes.from_json(found["times"])
-        return cls(Seam.from_dict(found["seam"]), times, int(found["drained_ms"]))
+        topics = {str(topic): str(id_) for topic, id_ in found.get("topics", {}).items()}
+        cluster_id = str(found.get("cluster", ""))
+        return cls(Seam.from_dict(found["seam"]), times, int(found["drained_ms"]), cluster_id, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +176,14 @@ class Directory:
         waiting = {value for value, one in self.failed.items() if one.first is None}
         return Admission(known, tuple(denied), len(known) >= tables_max, tables_max, chosen | waiting)
 
-    def admitted(self, values: Iterable[str], tables_max: int) -> tuple[str, ...]:
-        """Which of the values that came become known: all new ones that there is room for, sorted."""
-        new = sorted({value for value in values if value not in self})
+    def admitted(self, values: Iterable[str], tables_max: int, before: Iterable[str] = ()) -> tuple[str, ...]:
+        """Which of the values that came become known: all new ones that there is room for, sorted.
+
+        New ones ``before`` them, which have a table already, take their places first, also where none came.
+        """
+        # safety: route-made-before-first
+        sought = (*sorted(set(before)), *sorted(set(values)))
+        new = [value for value in dict.fromkeys(sought) if value not in self]
         return tuple(new[: max(tables_max - len(self), 0)])  # safety: route-tables-max
 
     def with_table(self, value: str, own: OwnColumns | None = None) -> Self:
@@ -154,6 +191,11 @@ class Directory:
         failed = {one: why for one, why in self.failed.items() if one != value}
         columns = self.columns if own is None else {**self.columns, value: own}
         return replace(self, names={**self.names, value: name_of(value)}, failed=failed, columns=columns)
+
+    def knowing(self, now: Beginning) -> Self:
+        """The same, where each value without a table knows the topics that came since; see `Beginning`."""
+        failed = {value: replace(one, since=one.since.knowing(now)) for value, one in self.failed.items()}
+        return self if failed == self.failed else replace(self, failed=failed)
 
     def without_table(
         self, value: str, reason: str, since: Beginning, first: FirstSchema | None = None

@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-__all__ = ["NAME_CHARACTERS_MAX", "ROUTE_CHARACTERS_MAX", "is_denied", "name_of", "problem_of_value"]
+__all__ = [
+    "NAME_CHARACTERS_MAX",
+    "ROUTE_CHARACTERS_MAX",
+    "is_denied",
+    "is_in_names",
+    "may_be_made",
+    "name_of",
+    "problem_of_value",
+]
 
 NAME_CHARACTERS_MAX: Final = 40
 """Of what is made of a value. With the route's name and _ before it, it fits a table's name: 64."""
@@ -22,6 +30,7 @@ VALUE_BYTES_MAX: Final = 1_024
 """Of a value: the route's directory keeps each, and a text without an end is no name of anything."""
 
 _HASH_CHARACTERS: Final = 10
+_CHARACTERS: Final = re.compile("[a-z0-9_]*")
 _PLAIN: Final = re.compile(rf"[a-z0-9_]{{1,{NAME_CHARACTERS_MAX}}}")
 _HASHED: Final = re.compile(rf".*_[0-9a-f]{{{_HASH_CHARACTERS}}}")
 # Of companions and views of other tables; and of the directory itself.
@@ -35,6 +44,17 @@ def name_of(value: str) -> str:
         return value
     cleaned = re.sub("[^a-z0-9_]", "_", value.lower())[: NAME_CHARACTERS_MAX - _HASH_CHARACTERS - 1]
     return f"{cleaned}_{hashlib.sha256(_bytes(value)).hexdigest()[:_HASH_CHARACTERS]}"
+
+
+def may_be_made(name: str) -> bool:
+    """Whether `name_of` gives this for a value."""
+    is_free = _HASHED.fullmatch(name) or not _TAKEN.fullmatch(name)
+    return bool(is_free and _PLAIN.fullmatch(name))
+
+
+def is_in_names(text: str) -> bool:
+    """Whether a part of a name may be this."""
+    return _CHARACTERS.fullmatch(text) is not None
 
 
 def problem_of_value(value: str) -> str:
