@@ -56,11 +56,10 @@ class Owned:
         routing = Routing("events", SETTINGS.routes["events"], cast("Any", None), MADE_BY_ANOTHER)
         return SimpleNamespace(
             routing=routing if name == "events" else None,
-            catch_up=lambda _: ExitCode.DONE,
             close=lambda error=None: self.closed.append((name, error)),
             prepare=self.prepare,
             topics=SimpleNamespace(look=lambda _: None),
-            definition=SimpleNamespace(topics=(), merging=SimpleNamespace(is_keyed=True)),
+            definition=SimpleNamespace(name=name, topics=(), merging=SimpleNamespace(is_keyed=True)),
             engine=None,
             log=None,
             lag_records=0,
@@ -91,6 +90,7 @@ def owned(monkeypatch: pytest.MonkeyPatch) -> Owned:
         "Log": lambda _: object(),
         "observers_of": lambda *_: Observers(),
         "start_engine": lambda *_: engine,
+        "catch_up": lambda owners, _: [(one, ExitCode.DONE) for one in owners],
         "is_up_to_date": lambda *_: False,
     }.items():
         monkeypatch.setattr(f"thermocline.ingest.run.{name}", one)
