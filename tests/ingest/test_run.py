@@ -90,7 +90,7 @@ def owned(monkeypatch: pytest.MonkeyPatch) -> Owned:
         "Log": lambda _: object(),
         "observers_of": lambda *_: Observers(),
         "start_engine": lambda *_: engine,
-        "catch_up": lambda owners, _: [(one, ExitCode.DONE) for one in owners],
+        "catch_up": lambda owners, _: [(owner, ExitCode.DONE) for owner in owners],
         "is_up_to_date": lambda *_: False,
     }.items():
         monkeypatch.setattr(f"thermocline.ingest.run.{name}", one)

@@ -58,10 +58,8 @@ def read(definition: LiveTable, *records: tuple[bytes, bytes]) -> tuple[list[tup
     nowhere: Any = None
     registry = cast("Any", Registered(SCHEMAS))
     task = ReadTask(definition, {}, nowhere, nowhere, "", {"events": "id"}, registry)
-    reader, report = (
-        RangesReader(task, [OffsetRange("events", 0, 0, len(records))], Together()),
-        ReadReport([]),
-    )
+    reader = RangesReader(task, [OffsetRange("events", 0, 0, len(records))], Together())
+    report = ReadReport([])
     keys, values = (list[bytes | None](record[part] for record in records) for part in (0, 1))
     offsets = list(range(len(records)))
     messages = [cast("Any", Bare())] * len(records)
