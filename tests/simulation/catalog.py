@@ -12,11 +12,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
 from tests.partition_spec import partition_spec_of
+from tests.simulation.faults import Violation
 from tests.simulation.records import DEFINITION, LOCATION
 from tests.simulation.store import Edge, FakeIO
 from thermocline.iceberg.files import DataFile
 
-_SCHEMA = DEFINITION.iceberg_schema()
+SCHEMA = DEFINITION.iceberg_schema()
 _SPEC = partition_spec_of(DEFINITION)
 # Iceberg takes clocks that differ by this much between writers, and refuses what is older than that.
 CLOCK_TOLERANCE_MS = 60_000
@@ -94,6 +95,8 @@ class Metadata:
     metadata_log: tuple[()] = ()
     statistics: tuple[()] = ()
     partition_statistics: tuple[()] = ()
+    schema: Schema = field(default_factory=lambda: SCHEMA)
+    last_column_id: int = max(SCHEMA.field_ids)
 
     @property
     def refs(self) -> dict[str, SnapshotRef]:
@@ -125,14 +128,23 @@ class Metadata:
 
     def with_snapshot(self, snapshot: FakeSnapshot, properties: Mapping[str, str], now_ms: int) -> Metadata:
         """The same with one more snapshot, which is the current one."""
-        return Metadata(
-            {**self.snapshots, snapshot.snapshot_id: snapshot},
-            snapshot.snapshot_id,
-            {**self.properties, **properties},
-            self.tags,
-            max(now_ms, self.last_updated_ms),
-            snapshot.sequence_number,
+        return replace(
+            self,
+            snapshots={**self.snapshots, snapshot.snapshot_id: snapshot},
+            current_id=snapshot.snapshot_id,
+            properties={**self.properties, **properties},
+            last_updated_ms=max(now_ms, self.last_updated_ms),
+            last_sequence_number=snapshot.sequence_number,
         )
+
+    def with_schema(self, schema: Schema) -> Metadata:
+        """The same with other columns, of which Iceberg numbers the new ones on. Raises `Violation`."""
+        if schema.fields == self.schema.fields:
+            return self
+        new = sorted(schema.field_ids - self.schema.field_ids)
+        if new != list(range(self.last_column_id + 1, self.last_column_id + 1 + len(new))):
+            raise Violation("field-ids-differ", f"{new} after {self.last_column_id}")
+        return replace(self, schema=schema, last_column_id=self.last_column_id + len(new))
 
     def changed(self, **changes: Any) -> Metadata:
         """The same with some things set again."""
@@ -178,8 +190,8 @@ class FakeTable:
         return f"{self.location()}/metadata/0.metadata.json"
 
     def schema(self) -> Schema:
-        """As the definition has it."""
-        return _SCHEMA
+        """The columns."""
+        return self.metadata.schema
 
     def specs(self) -> dict[int, PartitionSpec]:
         """The one that the table was made with."""

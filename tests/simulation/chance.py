@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from tests.simulation import serving_steps, upkeep_steps
+from tests.simulation import column_steps, serving_steps, upkeep_steps
 from tests.simulation.faults import Answer, Fault, Kind, Trouble
 from tests.simulation.history import History
 from tests.simulation.log_steps import (
@@ -63,6 +63,8 @@ ROTATING = 0.12
 ROTATIONS = 0.3
 # The share of histories whose table has the records of one topic alone.
 ROUTED = 0.2
+# The share of histories whose columns change; none has partial updates.
+CHANGING = 0.12
 # How often maintenance does something after a step; its scenes have four steps on average.
 UPKEEP_SCENES = 0.5
 # A batch makes some twenty requests, and fifteen more where the table is taken first.
@@ -81,10 +83,11 @@ def history_of(
     is_served: bool | None = None,
     is_maintained: bool | None = None,
     is_rotating: bool | None = None,
+    is_changing: bool | None = None,
 ) -> History:
     """The history of that number: the same for the same seed.
 
-    ``is_served``, ``is_maintained`` and ``is_rotating``: by chance, unless it is said.
+    ``is_served``, ``is_maintained``, ``is_rotating`` and ``is_changing``: by chance, unless it is said.
     """
     choose = Random(f"{seed}/{number}")
     around = Surroundings(
@@ -110,20 +113,31 @@ def history_of(
         around = replace(around, is_rotating=True, wanders=True)
     if Random(f"{seed}/{number}/routed").random() < ROUTED:
         around = replace(around, takes="a")
+    of_columns = Random(f"{seed}/{number}/columns")
+    if (of_columns.random() < CHANGING and not around.is_partial) if is_changing is None else is_changing:
+        around = replace(around, is_changing=True, is_partial=False)
+    steps = _steps(around, choose)
+    if around.is_rotating:
+        steps = [one for step in steps for one in (*_rotated(of_topics), step)]
+    if around.is_changing:
+        steps = [column_steps.with_fields(step, of_columns) for step in steps]
+        steps = [one for step in steps for one in (*column_steps.random_scene(of_columns), step)]
+    if around.is_maintained:
+        steps = [one for step in steps for one in _maintained(step, of_upkeep)]
+    if around.is_served:
+        steps = [one for step in steps for one in (step, *_served(choose))]
+    return History(around, tuple(steps))
+
+
+def _steps(around: Surroundings, choose: Random) -> list[Step]:
+    """Those that every history may have."""
     scenes = [*_usual(around), *_rare(choose), *_scenes(around)]
     edges = list(accumulate(weight for weight, _ in scenes))
     steps: list[Step] = []
     while len(steps) < STEPS:
         (_, scene), *_ = choose.choices(scenes, cum_weights=edges)
         steps += scene(choose)
-    steps = steps[:STEPS]
-    if around.is_rotating:
-        steps = [one for step in steps for one in (*_rotated(of_topics), step)]
-    if around.is_maintained:
-        steps = [one for step in steps for one in _maintained(step, of_upkeep)]
-    if around.is_served:
-        steps = [one for step in steps for one in (step, *_served(choose))]
-    return History(around, tuple(steps))
+    return steps[:STEPS]
 
 
 def _maintained(step: Step, choose: Random) -> list[Step]:

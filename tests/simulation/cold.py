@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.simulation.disk import MemoryPath
-from tests.simulation.records import ENCODED, NAME, NULL
+from tests.simulation.records import ENCODED, NAME, NULL, PLAIN, other_columns
 from thermocline.iceberg.sparse_index import SparseIndex
 from thermocline.serving.cold.entity_rows import EntityRows
 from thermocline.serving.cold.index import ColdFile, ColdIndex, assemble
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.store import FakeIO
     from thermocline.iceberg.catalog import SnapshotState
     from thermocline.iceberg.files import DataFile
-    from thermocline.rules.definition import LiveTable
+    from thermocline.rules.definition import Column, LiveTable
     from thermocline.serving.cold.reader import Entity, Row
 
 _SPARSE = SparseIndex([], np.empty(0, np.int64), is_sorted=True)
@@ -92,6 +92,7 @@ class FakeColdRows:
         """The entity's rows by key."""
         self.io.ask("cold read")
         found: dict[bytes, Row] = {}
+        others = other_columns(index.definition)
         for file in index.buckets.get(entity.bucket, ()):
             deleted = self.deleted(file) or frozenset()
             for position, row in enumerate(self._rows(file.data.path)):
@@ -99,6 +100,8 @@ class FakeColdRows:
                 if position not in deleted and key.startswith(entity.prefix):
                     assert key not in found, f"{row.key} is live twice"
                     found[key] = (*row.key, None if row.v == NULL else row.v)
+                    if others:
+                        found[key] = _in_order(row, others)
         return found
 
     def entity_rows(self, index: ColdIndex, entity: Entity, to_json: Any) -> EntityRows:
@@ -137,6 +140,13 @@ class FakeColdRows:
                 raise FileNotFoundError(path)
             self._opened[path] = self.io.objects[path]
         return self._opened[path]
+
+
+def _in_order(row: Stored, columns: Sequence[Column]) -> Row:
+    """A row's values by the columns that are wanted, which the file has by their ids."""
+    values = dict(row.more)
+    plain = dict(zip(PLAIN, (*row.key, row.v), strict=True))
+    return tuple(plain[one.name] if one.name in plain else values.get(one.field_id) for one in columns)
 
 
 def _file(data: DataFile) -> ColdFile:

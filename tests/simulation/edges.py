@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, cast
 from unittest.mock import patch
 
 from tests.simulation.engine import deleted_in
 from tests.simulation.owners import own_table
-from tests.simulation.records import IDENTIFIER
+from tests.simulation.records import DEFINITIONS_MAX, IDENTIFIER
 from tests.simulation.serving_edges import serving_simulated
 from tests.simulation.upkeep_edges import upkeep_simulated
 from thermocline.iceberg.catalog import SUMMARY_BATCH, SnapshotState, load_table, state_from
@@ -31,7 +31,7 @@ def simulated() -> Iterator[None]:
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     read_definition, read_seam = (
-        staticmethod(cache(LiveTable.from_json)),
+        staticmethod(lru_cache(DEFINITIONS_MAX)(LiveTable.from_json)),
         lru_cache(SEAMS_MAX)(Seam.from_json),
     )
     try:
@@ -39,6 +39,9 @@ def simulated() -> Iterator[None]:
             patch("thermocline.ingest.table.resume.own_table", own_table),
             patch("thermocline.ingest.table.resume.open_table", _open_table),
             patch("thermocline.ingest.table.resume.Log", lambda kafka: kafka.log()),
+            patch("thermocline.ingest.table.alter.own_table", own_table),
+            patch("thermocline.ingest.table.alter.open_table", _open_table),
+            patch("thermocline.ingest.table.alter.Log", lambda kafka: kafka.log()),
             patch("thermocline.iceberg.catalog.state_from", (read_state := _state_read_once())),
             patch("thermocline.ingest.commit.commit.state_from", read_state),
             patch("thermocline.iceberg.files.local_path", lambda _: None),  # its files are on no disk

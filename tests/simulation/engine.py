@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,14 +19,18 @@ import pyarrow as pa
 from tests.newest import newest
 from tests.simulation.kafka import FakeCluster
 from tests.simulation.records import (
+    CHANGING,
     DEFINITION,
+    DEFINITIONS_MAX,
     ENCODED,
     KEPT,
     LOCATION,
     NAME,
     NULL,
     PARTIAL,
+    PLAIN,
     Key,
+    More,
     Stored,
     bucket_of,
     value_bytes,
@@ -36,6 +40,7 @@ from thermocline.errors import EngineFailed, ThermoclineError
 from thermocline.iceberg.data_file import WrittenFile
 from thermocline.iceberg.files import DataFile, Deletes
 from thermocline.ingest.batch.batch import BatchResult, gather_all
+from thermocline.ingest.batch.met_schemas import SchemaMeter
 from thermocline.ingest.batch.read_task import (
     REPORT_BUCKET,
     KafkaRanges,
@@ -46,8 +51,8 @@ from thermocline.ingest.batch.read_task import (
 )
 from thermocline.ingest.batch.scan import Scan, Share
 from thermocline.kafka.facts import OffsetRange, RecordChunk
-from thermocline.rules.decode import Decoder, decoder_for, records_table
-from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE
+from thermocline.rules.decode import Decoded, Decoder, decoder_for, records_table
+from thermocline.rules.definition import ABSENT, KEY, PARTITION_TIME, PROVENANCE, TOMBSTONE, Column, LiveTable
 from thermocline.rules.fold import fold
 from thermocline.rules.partition_time import RunningTimes
 from thermocline.rules.routing import Condition
@@ -74,11 +79,7 @@ class Read(msgspec.Struct, frozen=True):
     offset: int
     timestamp_ms: int
     partition_time_ms: int
-
-
-@cache
-def _decoder_of(is_partial: bool, where: tuple[Condition, ...]) -> Decoder:
-    return decoder_for(replace(PARTIAL if is_partial else DEFINITION, where=where))
+    more: More = ()
 
 
 class FakeEngine:
@@ -181,20 +182,22 @@ class FakeEngine:
         of_bucket: dict[tuple[int, int], list[Read]],
         bad: list[BadPlace],
     ) -> None:
-        decoder = _decoder_of(task.definition.partial_updates, task.definition.where)
-        decoded = decoder.decode(chunk.keys, chunk.values, topic=chunk.topic)
+        definition = task.definition
+        decoded = _decoder_of(definition).decode(chunk.keys, chunk.values, topic=chunk.topic)
         report.filtered += len(decoded.filtered)
         absent = decoded.absent or [()] * len(decoded.good)
         report.records += len(chunk.offsets)
         report.read_bytes += sum(len(value) for value in chunk.values if value is not None)
         report.took(chunk)
-        columns = zip(*decoded.columns.values(), strict=True)
+        columns = zip(*(decoded.columns[name] for name in PLAIN), _more(definition, decoded), strict=True)
         rows = zip(decoded.good, columns, decoded.tombstones, absent, strict=True)
-        for index, (u, k, v), is_tombstone, is_kept in rows:
+        for index, (u, k, v, more), is_tombstone, is_kept in rows:
             place = (chunk.topic, chunk.partition, chunk.offsets[index])
             times = (chunk.timestamps_ms[index], deciding[index])
-            read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place, *times)
+            read = Read((u, k), None if is_tombstone else KEPT if is_kept else v, *place, *times, more)
             of_bucket.setdefault((number, bucket_of((u, k))), []).append(read)
+        if definition.contract.kinds:
+            _meter(definition.columns).take(chunk, decoded.ours_of(len(chunk.values)), report.met)
         count_bad(report, chunk, decoded.bad)
         for record in decoded.bad:
             offset = chunk.offsets[record.index]
@@ -227,6 +230,7 @@ class FakeEngine:
                 won.partition,
                 won.offset,
                 won.timestamp_ms,
+                won.more,
             )
             for key, won in winners.items()
             if won.v is not None
@@ -241,6 +245,7 @@ class FakeEngine:
                 deleted.pop(file.path, None)
                 stored = enumerate(io.objects[file.path])
                 carried += [row for at, row in stored if at not in gone[file.path]]
+        carried = [_by_columns(row, share.task.definition) for row in carried]
         written = sorted((*rows, *carried), key=lambda row: ENCODED[row.key])
         return BucketResult(
             bucket=bucket,
@@ -271,6 +276,47 @@ class FakeEngine:
         path = f"{folder}/{next(_names)}.parquet"
         io.objects[path] = rows
         return WrittenFile(path, 1000, len(rows), {}, {}, {})
+
+
+def _decoder_of(definition: LiveTable) -> Decoder:
+    if len(definition.columns) == len(PLAIN):
+        return _plain_decoder(definition.partial_updates, definition.where)
+    return _decoder_by(definition.columns, definition.where)
+
+
+@lru_cache
+def _plain_decoder(is_partial: bool, where: tuple[Condition, ...]) -> Decoder:
+    return decoder_for(replace(PARTIAL if is_partial else DEFINITION, where=where))
+
+
+@lru_cache(DEFINITIONS_MAX)
+def _decoder_by(columns: tuple[Column, ...], where: tuple[Condition, ...]) -> Decoder:
+    return decoder_for(replace(CHANGING, columns=columns, where=where))
+
+
+@lru_cache(DEFINITIONS_MAX)
+def _meter(columns: tuple[Column, ...]) -> SchemaMeter:
+    return SchemaMeter(replace(CHANGING, columns=columns), None)
+
+
+def _more(definition: LiveTable, decoded: Decoded) -> Sequence[More]:
+    """What the good records have for other columns than the plain ones."""
+    if len(definition.columns) == len(PLAIN):
+        return [()] * len(decoded.good)
+    others = [one for one in definition.columns if one.name not in PLAIN]
+    of_column = {one.field_id: decoded.columns[one.name] for one in others}
+    return [
+        tuple((number, values[at]) for number, values in sorted(of_column.items()) if values[at] is not None)
+        for at in range(len(decoded.good))
+    ]
+
+
+def _by_columns(row: Stored, definition: LiveTable) -> Stored:
+    """A stored row as it is written again: without columns that the table has no more."""
+    if not row.more:
+        return row
+    ids = {column.field_id for column in definition.columns}
+    return row._replace(more=tuple(one for one in row.more if one[0] in ids))
 
 
 def _hits(io: FakeIO, file: DataFile, winners: Mapping[Key, Read]) -> tuple[frozenset[int], dict[Key, int]]:
@@ -327,7 +373,7 @@ def _folded_in_arrow(records: list[Read]) -> dict[Key, Read]:
     for record in records:
         value = None if record.v is None else value_bytes(record.v)
         key = f'{{"u":"{record.key[0]}","k":"{record.key[1]}"}}'.encode()
-        decoded = _decoder_of(True, ()).decode([key], [value])
+        decoded = _decoder_of(PARTIAL).decode([key], [value])
         place = (record.topic, record.partition, [record.offset], [record.timestamp_ms])
         times_ms = pa.array([record.partition_time_ms], pa.int64())
         parts.append(records_table(PARTIAL, decoded, *place).append_column(PARTITION_TIME, times_ms))

@@ -87,6 +87,8 @@ class FakeMetadataStore:
             files_after(parent.files, change),
         )
         snapshot = self._catalog.listed(bare, parent)
+        if change.definition is not None:
+            before = before.with_schema(change.definition.iceberg_schema())
         left = {key: one for key, one in before.snapshots.items() if key not in change.expired}
         after = before.changed(snapshots=left).with_snapshot(snapshot, change.properties, now_ms)
         return Built(snapshot.snapshot_id, after)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tests.simulation.columns import Columns, SeenTable, decoded, shown
 from tests.simulation.faults import Violation
-from tests.simulation.records import KEPT, NULL, Key, Row
+from tests.simulation.records import KEPT, NULL, Fields, Key, More, Row
 from thermocline.rules.bad_digest import digest_of, merged
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Produced:
 
     ``v`` is `KEPT` for one that leaves its row's value as it is.
 
-    ``raw_key`` is the key whatever the value is like: compaction goes by it.
+    ``raw_key`` is the key whatever the value is like: compaction goes by it. ``fields`` is what else it has,
+    ``more`` what that is by the table's columns (`under`).
 
     ``is_superseded``: compaction took it, as a later one of its key is there; ``is_dropped``: it was a
     tombstone, and compaction took it for its age.
@@ -51,6 +53,15 @@ class Produced:
     is_superseded: bool = False
     is_dropped: bool = False
     is_forgiven: bool = False
+    fields: Fields = field(default_factory=dict)
+    more: More = ()
+
+    def under(self, columns: Columns) -> Produced:
+        """The record as a table with these columns takes it: bad, maybe."""
+        if not columns or not self.fields:
+            return self
+        more = decoded(self.fields, columns)
+        return replace(self, key=None) if more is None else replace(self, more=more)
 
     @property
     def is_visible(self) -> bool:
@@ -77,6 +88,7 @@ class State:
     bad_digest: int
     times: dict[Place, int] = field(default_factory=dict)
     drained_ms: int = 0
+    columns: Columns = ()
 
 
 @dataclass(slots=True)
@@ -105,6 +117,7 @@ class Oracle:
         self.skew_ms = 0  # as much may clocks be wrong
         self.has_accepted = False  # whether any snapshot says that a loss was accepted
         self.states: dict[int, State] = {}
+        self.table = SeenTable()
         self.epoch = 0
         self._rows: dict[int, Rows] = {}
         self._foreign_parents: dict[int, int] = {}
@@ -138,13 +151,20 @@ class Oracle:
 
     def rows(self, snapshot_id: int, ends: Offsets | None = None) -> Rows:
         """What a read of a snapshot gives, with the log laid over it up to ``ends``."""
-        return self._expected(snapshot_id, ends)[0]
+        columns = self.columns(snapshot_id)
+        rows = self._expected(snapshot_id, ends)[0]
+        return {key: shown(row, columns) for key, row in rows.items()} if columns else rows
+
+    def columns(self, snapshot_id: int) -> Columns:
+        """The columns that the table had with a snapshot, beside the plain ones."""
+        state = self.states.get(snapshot_id)
+        return () if state is None else state.columns
 
     def check(
         self, what: str, rows: Mapping[Key, Row], snapshot_id: int, ends: Offsets | None = None
     ) -> None:
         """Raises `Violation` where a read gave other rows than it must."""
-        _compare(what, rows, *self._expected(snapshot_id, ends))
+        _compare(what, rows, *self._expected(snapshot_id, ends), self.columns(snapshot_id))
 
     def landed_foreign(self, snapshot: FakeSnapshot, rows: Rows) -> None:
         """A snapshot that somebody else made, who may write what they want, or the table's first one."""
@@ -153,6 +173,7 @@ class Oracle:
         if state is None and snapshot.parent_snapshot_id is not None:
             self._foreign_parents[snapshot.snapshot_id] = snapshot.parent_snapshot_id
         if state is not None:
+            state.columns = self.table.columns
             self.states[snapshot.snapshot_id] = state
             self._newest = snapshot.snapshot_id
 
@@ -165,6 +186,7 @@ class Oracle:
         parent = snapshot.parent_snapshot_id
         assert state is not None
         assert parent is not None
+        state.columns = self.table.columns
         what = f"snapshot {snapshot.snapshot_id}"
         parent = self._below_rewrites(what, parent)
         before = self.states[parent]
@@ -176,7 +198,8 @@ class Oracle:
         _check_accounts(what, snapshot, before, state, read, self.is_ours)
         if state.accepted is None:
             _check_times(what, before, state, read)
-        _compare(what, rows, *self._applied(self._rows[parent], read, before.times, state))
+        expected = self._applied(self._rows[parent], read, before.times, state)
+        _compare(what, rows, *expected, state.columns)
         self.states[snapshot.snapshot_id] = state
         self._rows[snapshot.snapshot_id] = rows
         return read
@@ -186,7 +209,9 @@ class Oracle:
         theirs, below = parent, parent
         while below not in self.states:
             below = self._foreign_parents[below]
-        if self._rows[theirs] != self._rows[below]:
+        columns = self.states[below].columns
+        found, wanted = (_shown(self._rows[one], columns) for one in (theirs, below))
+        if found != wanted:
             raise Violation("commit-onto-foreign", f"{what} follows {theirs}, whose rows are others")
         return below
 
@@ -227,7 +252,8 @@ class Oracle:
             first = before.seam.get(place, self._left.get((topic_id, place[1]), 0))
             if end < first:
                 raise Violation("seam-back", f"{what}: {place} from {first} to {end}")
-            read += self.log(topic_id, place[1]).between(first, end)
+            taken = self.log(topic_id, place[1]).between(first, end)
+            read += (one.under(after.columns) for one in taken)
         return read
 
     def _check_left(self, what: str, before: State, after: State) -> None:
@@ -261,7 +287,7 @@ class Oracle:
             return rows, {}
         state = self.states[snapshot_id]
         hot = [
-            one
+            one.under(state.columns)
             for place, end in ends.items()
             for one in self.log(state.topic_ids[place[0]], place[1]).between(state.seam.get(place, 0), end)
         ]
@@ -416,14 +442,25 @@ def _is_of_another(row: Maybe, tombstone: Produced) -> bool:
 
 
 def _row(one: Produced) -> Maybe:
-    return None if one.v is None else Row(one.v, one.topic, one.partition, one.offset)
+    return None if one.v is None else Row(one.v, one.topic, one.partition, one.offset, one.more)
+
+
+def _shown(rows: Mapping[Key, Row], columns: Columns) -> dict[Key, Row]:
+    return {key: shown(row, columns) for key, row in rows.items()}
 
 
 def _compare(
-    what: str, rows: Mapping[Key, Row], expected: Mapping[Key, Row], also: Mapping[Key, set[Maybe]]
+    what: str,
+    rows: Mapping[Key, Row],
+    expected: Mapping[Key, Row],
+    also: Mapping[Key, set[Maybe]],
+    columns: Columns = (),
 ) -> None:
+    """Raises where rows differ, as a table with these columns shows them."""
     if rows == expected:
         return
+    rows, expected = _shown(rows, columns), _shown(expected, columns)
+    also = {key: {row and shown(row, columns) for row in some} for key, some in also.items()}
     for key in sorted({*rows, *expected}):
         row, wanted = rows.get(key), expected.get(key)
         if row == wanted or row in also.get(key, ()):

@@ -19,6 +19,7 @@ from tests.simulation.records import IDENTIFIER, NAME
 from tests.simulation.store import FakeIO
 from tests.simulation.upkeep import Beside, WatchedUpkeep
 from thermocline.errors import (
+    AlterationRefused,
     CommitRejected,
     ForeignSnapshot,
     NotConfirmed,
@@ -42,10 +43,14 @@ from thermocline.ingest.owner.turns import REJECTIONS_MAX
 from thermocline.ingest.owner.upkeep import NoUpkeep
 from thermocline.ingest.quarantine import KEPT_SMALL, renew
 from thermocline.ingest.table import resume
+from thermocline.ingest.table.alter import alter_table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.simulation.world import World
     from thermocline.ingest.commit.change import Onto
+    from thermocline.rules.definition import LiveTable
 
 
 class FreeLease:
@@ -109,6 +114,7 @@ class Process:
     rejections: int = 0
     unknown: list[str] = field(default_factory=list)
     may_pass_over: bool = True
+    file: LiveTable | None = None
 
     @classmethod
     def of(cls, world: World, name: str) -> Process:
@@ -168,6 +174,19 @@ class Process:
         except ThermoclineError as error:
             self.failed(error)
 
+    def alter(self, file: LiveTable, drop: Collection[str]) -> str:
+        """The command that makes the table what the file says; what came of it, in a word."""
+        self.life += 1
+        self.file = file
+        try:
+            done = alter_table(cast(Any, self), NAME, self.world.clock(self.name), drop=drop)
+        except AlterationRefused:  # somebody else, or the table by itself, came first
+            return "refused"
+        except ThermoclineError as error:
+            self.failed(error)
+            return "failed"
+        return "done" if done.changes else "nothing to do"
+
     @property
     def kafka(self) -> Any:
         """For the commands: what a log is made of."""
@@ -180,7 +199,9 @@ class Process:
 
     def table(self, _: str) -> SimpleNamespace:
         """For the commands: the settings of the table."""
-        return _settings(self.records_max)
+        found = _settings(self.records_max)
+        found.definition = lambda *_: self.file
+        return found
 
     def failed(self, error: ThermoclineError) -> None:
         """What the loop does on an error: wait and read the table again, or end."""
@@ -348,18 +369,18 @@ _CAUSES = {
     "offsets-gone": ("Trim", "ReplaceTopic", "ReplaceCluster", "LoseEnd"),
     "topic-deleted": ("DeleteTopic",),
     "topic-missing": ("DeleteTopic",),
-    "definition-changed": ("CreateTopic", "DeleteTopic"),
+    "definition-changed": ("CreateTopic", "DeleteTopic", "columns changed"),
     "tombstones-gone": ("Advance", "ClockJump"),
     "log-replaced: end": ("LoseEnd", "ReplaceTopic", "ReplaceCluster"),
     "log-replaced: partitions": ("ReplaceTopic", "ReplaceCluster"),
     "log-replaced: topics": ("ReplaceTopic", "ReplaceCluster", "DeleteTopic"),
     "log-replaced: cluster": ("ReplaceCluster",),
-    "foreign-snapshot": ("Append", "Rewrite", "Rollback", "Ingest", "Resume"),
-    "owner-lost": ("Ingest", "Resume"),
-    "commit-unknown": ("Ingest", "Resume"),
-    "commit-rejected": ("Ingest", "Resume"),
-    "catalog-unreachable": ("Ingest", "Resume"),
-    "kafka-unreachable": ("ClusterDown", "Ingest", "Resume"),
+    "foreign-snapshot": ("Append", "Rewrite", "Rollback", "Ingest", "Resume", "Alter"),
+    "owner-lost": ("Ingest", "Resume", "Alter"),
+    "commit-unknown": ("Ingest", "Resume", "Alter"),
+    "commit-rejected": ("Ingest", "Resume", "Alter"),
+    "catalog-unreachable": ("Ingest", "Resume", "Alter"),
+    "kafka-unreachable": ("ClusterDown", "Ingest", "Resume", "Alter"),
     "range-incomplete": ("ClusterDown", "ReplaceTopic", "ReplaceCluster", "LoseEnd", "Ingest", "DeleteTopic"),
     "engine-failed": ("Ingest", "Expire"),
 }

@@ -1,10 +1,12 @@
 """The one table of all histories: its definition, its few keys, and their records as bytes.
 
 In histories with partial updates its definition says so, and some records leave their row's value as it is.
+In those whose columns change, records have other fields, too, and the table takes these up by itself.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
@@ -12,7 +14,8 @@ from typing import Final, NamedTuple
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.contract.modes import Contract
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.keys import encode_one
 from thermocline.rules.routing import Condition
 
@@ -33,10 +36,15 @@ PARTIAL: Final = replace(DEFINITION, partial_updates=True)
 _CONDITIONS: Final = {
     topic: (Condition.parse({"topic": r"(\w+)", "is": topic}),) for topic in DEFINITION.topics
 }
+CHANGING: Final = replace(DEFINITION, contract=Contract.parse({"new_columns": "evolve", "evolve_after": 3}))
+PLAIN: Final = tuple(column.name for column in DEFINITION.columns)
+"""The columns that it has in every history, and always in this order."""
 ROTATING: Final = r"c\d+"
 """The pattern of topics that come and go, in histories that have such."""
 _to_json: Final = LiveTable.to_json
 _json: Final[dict[tuple[object, ...], str]] = {}
+DEFINITIONS_MAX: Final = 300
+"""What is made of definitions and kept: those of histories whose columns change have no end."""
 TOPICS: Final = DEFINITION.topics
 
 Key = tuple[str, str]
@@ -53,6 +61,16 @@ NULL: Final = 0
 """A value that is null: of a row that has had none."""
 
 
+FIELDS: Final = 3
+"""Fields that records may have beside ``v``: x0, x1 and so on."""
+WIDE: Final = 1 << 40
+"""More than an int holds."""
+
+Fields = dict[str, int | None]
+More = tuple[tuple[int, int], ...]
+"""The values of other columns than the plain ones, by field id, in that order; null ones are left out."""
+
+
 class Row(NamedTuple):
     """A live row without its key: the value, and where it comes from."""
 
@@ -60,6 +78,7 @@ class Row(NamedTuple):
     topic: str
     partition: int
     offset: int
+    more: More = ()
 
 
 class Stored(NamedTuple):
@@ -71,6 +90,7 @@ class Stored(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+    more: More = ()
 
 
 def key_bytes(key: Key) -> bytes:
@@ -83,8 +103,10 @@ def key_of(text: bytes) -> Key:
     return _KEY_OF[text]
 
 
-def value_bytes(v: int) -> bytes:
+def value_bytes(v: int, fields: Fields | None = None) -> bytes:
     """The value of a record."""
+    if fields:
+        return json.dumps({"v": v, **fields}).encode()
     return b"{}" if v == KEPT else b'{"v":%d}' % v
 
 
@@ -93,17 +115,41 @@ def taking(definition: LiveTable, topic: str) -> LiveTable:
     return replace(definition, where=_CONDITIONS[topic]) if topic else definition
 
 
+def sent_fields(v: int, sent: int) -> Fields:
+    """What a record has beside ``v``, by two bits a field: nothing, a number, a wide one, or null."""
+    kinds = {f"x{number}": sent >> 2 * number & 3 for number in range(FIELDS)}
+    values = {name: 10 * v + number for number, name in enumerate(kinds)}
+    return {
+        name: None if kind == 3 else values[name] + (WIDE if kind == 2 else 0)
+        for name, kind in kinds.items()
+        if kind
+    }
+
+
 def definition_json(definition: LiveTable) -> str:
-    """One of the two as the table carries it, with the topics that it has."""
+    """One of the three as the table carries it, with the topics and the columns that it has."""
     topics = (definition.topics, definition.topic_patterns, definition.version)
-    found = (*topics, definition.where, definition.partial_updates)
+    options = (definition.where, definition.partial_updates, definition.contract.kinds)
+    found = (*topics, *options, other_columns(definition))
     if found not in _json:
         alike = replace(
-            definition, topics=DEFINITION.topics, topic_patterns=(), version=DEFINITION.version, where=()
+            definition,
+            topics=DEFINITION.topics,
+            topic_patterns=(),
+            version=DEFINITION.version,
+            where=(),
+            columns=DEFINITION.columns,
         )
-        assert alike in (DEFINITION, PARTIAL)
+        assert alike in (DEFINITION, PARTIAL, CHANGING)
+        if len(_json) >= DEFINITIONS_MAX:
+            _json.clear()
         _json[found] = _to_json(definition)
     return _json[found]
+
+
+def other_columns(definition: LiveTable) -> tuple[Column, ...]:
+    """Its columns, where they are others than the plain ones: most histories have no such."""
+    return () if len(definition.columns) == len(PLAIN) else definition.columns
 
 
 def rotating_topic(number: int) -> str:

@@ -32,10 +32,11 @@ class Failure:
     kind: str
     detail: str
     is_maintained: bool | None = None
+    is_changing: bool | None = None
 
     def __str__(self) -> str:
-        maintained = " --maintained" if self.is_maintained else ""
-        command = f"python -m tests.simulation{maintained} --seed {self.seed} --history {self.number}"
+        only = " --maintained" * bool(self.is_maintained) + " --changing" * bool(self.is_changing)
+        command = f"python -m tests.simulation{only} --seed {self.seed} --history {self.number}"
         return f"{self.detail}\nagain: {command}"
 
 
@@ -75,18 +76,19 @@ def run_histories(
     is_served: bool | None = None,
     is_maintained: bool | None = None,
     is_rotating: bool | None = None,
+    is_changing: bool | None = None,
 ) -> Report:
     """Histories of a seed, in this process."""
     report = Report()
     with simulated():
         for number in range(first, first + count):
-            history = history_of(seed, number, is_served, is_maintained, is_rotating)
+            history = history_of(seed, number, is_served, is_maintained, is_rotating, is_changing)
             report.histories += 1
             report.steps += len(history.steps)
             try:
                 report.counts += history.run()
             except Violation as violation:
-                failure = Failure(seed, number, violation.kind, str(violation), is_maintained)
+                failure = Failure(seed, number, violation.kind, str(violation), is_maintained, is_changing)
                 report.add(Report(failures=[failure]))
     return report
 
@@ -97,10 +99,12 @@ def run_many(
     processes: int,
     has_progress: bool = False,
     is_maintained: bool | None = None,
+    is_changing: bool | None = None,
 ) -> Report:
     """The first histories of a seed, on several processes."""
     starts = range(0, histories, CHUNK)
-    chunks = [(seed, first, min(CHUNK, histories - first), None, is_maintained) for first in starts]
+    kinds = (None, is_maintained, None, is_changing)
+    chunks = [(seed, first, min(CHUNK, histories - first), *kinds) for first in starts]
     report, said_at = Report(), time.monotonic()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for done in pool.imap_unordered(_run_chunk, chunks):
@@ -114,9 +118,11 @@ def run_many(
     return report
 
 
-def explained(seed: int, number: int, is_maintained: bool | None = None) -> str:
+def explained(
+    seed: int, number: int, is_maintained: bool | None = None, is_changing: bool | None = None
+) -> str:
     """One history: its steps, or, where it fails, the fewest of them that fail in the same way."""
-    history = history_of(seed, number, is_maintained=is_maintained)
+    history = history_of(seed, number, is_maintained=is_maintained, is_changing=is_changing)
     with simulated():
         try:
             counts = history.run()
@@ -134,7 +140,7 @@ def _again(history: History) -> str:
     return "it failed, and does not any more: something in it is not decided by the seed"
 
 
-def _run_chunk(chunk: tuple[int, int, int, bool | None, bool | None]) -> Report:
+def _run_chunk(chunk: tuple[int, int, int, bool | None, bool | None, bool | None, bool | None]) -> Report:
     gc.disable()  # which would take a quarter of the time, to find little
     try:
         return run_histories(*chunk)

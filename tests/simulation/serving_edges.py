@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
 from tests.simulation import disk, environments
 from tests.simulation.disk import MemoryDisk, MemoryPath
-from tests.simulation.records import DEFINITION, PARTIAL, definition_json
+from tests.simulation.records import (
+    CHANGING,
+    DEFINITION,
+    DEFINITIONS_MAX,
+    PARTIAL,
+    definition_json,
+    other_columns,
+)
 from thermocline.kafka.facts import RecordChunk, TopicRecords
 from thermocline.rules.decode import Decoded, decoder_for
-from thermocline.rules.definition import LiveTable
+from thermocline.rules.definition import Column, LiveTable
 from thermocline.rules.headers import HeadersOf
 from thermocline.rules.routing import NO, Texts
 from thermocline.serving.cold.row_json import RowJson
@@ -72,7 +79,7 @@ def serving_simulated() -> Iterator[None]:
         put("thermocline.serving.hot.tier_folder.boot_id", lambda: Running.machine.boot_id)
         put("thermocline.serving.hot.tier.stored_records", _stored_records)
         put("thermocline.serving.tail.feed.decoder_for", _decoder)
-        put("thermocline.serving.read.lookup.RowJson", cache(RowJson))
+        put("thermocline.serving.read.lookup.RowJson", lru_cache(DEFINITIONS_MAX)(RowJson))
         stack.enter_context(patch.object(LiveTable, "to_json", definition_json))
         put("thermocline.serving.hot.tier.GENERATION_BYTES_MAX", 5 * environments.PAGE_BYTES)
         put("thermocline.serving.hot.tier.MAP_BYTES", (1 << 20) + 60 * environments.PAGE_BYTES)
@@ -149,13 +156,14 @@ class _Routed:
 
 
 def _decoder(definition: LiveTable, _: object) -> _RememberingDecoder | _Routed:
-    inner = _decoder_of(definition.partial_updates)
+    inner = _decoder_of(definition.partial_updates, other_columns(definition))
     return _Routed(definition, inner) if definition.route else inner
 
 
-@cache
-def _decoder_of(is_partial: bool) -> _RememberingDecoder:
-    return _RememberingDecoder(PARTIAL if is_partial else DEFINITION)
+@lru_cache(DEFINITIONS_MAX)
+def _decoder_of(is_partial: bool, columns: tuple[Column, ...]) -> _RememberingDecoder:
+    definition = PARTIAL if is_partial else DEFINITION
+    return _RememberingDecoder(replace(CHANGING, columns=columns) if columns else definition)
 
 
 def _either(simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,6 +38,8 @@ Rewrite Rollback SetProperty Tag Trim Resume landed taken crashed expired gap Cr
 "landed with rows" "late swap landed" "late swap refused" "bad record" "transaction committed"
 "transaction aborted" "record compacted" "tombstone dropped" "foreign append" "foreign replace" "rolled back"
 "rewrite taken over" "partial record" "passed over"
+"alter add: done" "alter drop: done" "alter widen: done" "alter rename: done" "alter swap: done"
+"alter order: done" "columns taken up" "answers with other columns"
 "unknown settled as landed" "unknown settled as not landed" "unknown settled as unproven"
 "stopped owner-lost" "stopped commit-unknown" "stopped foreign-snapshot" "stopped offsets-gone"
 "stopped log-replaced: end" "stopped log-replaced: topics" "stopped log-replaced: cluster"

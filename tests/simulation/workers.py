@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tests.simulation.cold import FakePublished
+from tests.simulation.columns import Columns, named
 from tests.simulation.faults import Violation
-from tests.simulation.records import DEFINITION, KEYS, NULL, Key, Row
+from tests.simulation.records import DEFINITION, KEYS, NULL, PLAIN, Key, Row
 from thermocline.errors import ThermoclineError
 from thermocline.rules.definition import KEY, TOMBSTONE
 from thermocline.rules.fold import overlay
@@ -38,7 +39,9 @@ ENTITIES: Final = {user: Entity.of(DEFINITION, (user,)) for user in USERS}
 ROWS: Final = {key: Entity.of(DEFINITION, key) for key in KEYS}
 BUCKETS: Final = range(DEFINITION.buckets)
 
-Found = dict[Key, int]
+Value = int | tuple[Any, ...]
+"""What a row says beside its key: ``v``, and where there are other columns, these by name."""
+Found = dict[Key, Value]
 
 
 @dataclass(eq=False)
@@ -55,7 +58,7 @@ class Answers:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[tuple[object, ...], dict[Key, int | None]] = {}
+        self._known: dict[tuple[object, ...], dict[Key, Value | None]] = {}
 
     def check(self, what: str, found: Found, keys: Iterable[Key], at: ReadPoint, source: str) -> None:
         """Compares an answer for these keys with the oracle and with earlier ones at the read point."""
@@ -65,9 +68,11 @@ class Answers:
             return
         ends = {(topic, partition): end for topic, partition, end in at.end.items()}
         expected = {k: row for k, row in world.oracle.rows(at.snapshot_id, ends).items() if k in wanted}
-        if {key: row.v for key, row in expected.items()} != found:
+        columns = world.oracle.columns(at.snapshot_id)
+        world.counts["answers with other columns"] += bool(columns and found)
+        if {key: _value(row, columns) for key, row in expected.items()} != found:
             others = {k: r for k, r in world.oracle.rows(at.snapshot_id, ends).items() if k not in wanted}
-            rows = {key: self._row(v) for key, v in found.items()}
+            rows = {key: self._row(value, columns) for key, value in found.items()}
             world.oracle.check(what, {**others, **rows}, at.snapshot_id, ends)
         world.counts[f"{what} compared"] += 1
         # A tier that is filled again from a log that was compacted since may rightly lack what it had.
@@ -80,12 +85,17 @@ class Answers:
                     "read-point-repeats-differently", f"{what}: {key} was {before[key]}, is {now}"
                 )
 
-    def _row(self, v: int) -> Row:
+    def _row(self, value: Value, columns: Columns) -> Row:
+        v, *others = value if isinstance(value, tuple) else (value,)
+        ids = {one.name: one.field_id for one in columns}
+        if [name for name, _ in others] != sorted(ids):
+            raise Violation("columns-differ", f"{value}, and the snapshot has {columns}")
+        more = tuple(sorted((ids[name], one) for name, one in others if one is not None))
         for log in self._world.oracle.logs.values():
             for one in log.records:
                 if one.v == v:
-                    return Row(v, one.topic, one.partition, one.offset)
-        return Row(v, "", 0, 0)
+                    return Row(v, one.topic, one.partition, one.offset, more)
+        return Row(v, "", 0, 0, more)
 
 
 class Worker:
@@ -270,7 +280,19 @@ class Worker:
 
 def _values(rows: Sequence[bytes]) -> Found:
     decoded = [_decode(row) for row in rows]
-    return {(row["u"], row["k"]): NULL if row["v"] is None else row["v"] for row in decoded}
+    return {(row["u"], row["k"]): _read_value(row) for row in decoded}
+
+
+def _read_value(row: dict[str, Any]) -> Value:
+    v: int = NULL if row["v"] is None else row["v"]
+    if len(row) == len(PLAIN):
+        return v
+    return (v, *sorted((name, value) for name, value in row.items() if name not in PLAIN))
+
+
+def _value(row: Row, columns: Columns) -> Value:
+    """The same of a row of the oracle's."""
+    return (row.v, *named(row, columns)) if columns else row.v
 
 
 def _bucket_of(extract: Extract, bucket: int, scans: bool) -> Found:

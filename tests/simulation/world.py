@@ -18,6 +18,7 @@ from tests.simulation.kafka import FakeCluster
 from tests.simulation.keeper import Keeper
 from tests.simulation.oracle import Oracle, Produced, Rows
 from tests.simulation.records import (
+    CHANGING,
     DEFINITION,
     IDENTIFIER,
     KEPT,
@@ -28,6 +29,7 @@ from tests.simulation.records import (
     Row,
     definition_json,
     key_bytes,
+    sent_fields,
     taking,
     value_bytes,
 )
@@ -45,6 +47,8 @@ STARTED_MS = 1_700_000_000_000
 # How long tombstones are kept where topics are compacted; steps pass minutes, and some pass hours.
 TOMBSTONES_KEPT_MS = 3_600_000
 UPSERT, DELETE, BAD, TOUCH = range(4)
+SENT = 4
+"""And on from here an upsert with other fields, too: see `sent_fields`."""
 
 
 class Step(Protocol):
@@ -72,6 +76,7 @@ class Surroundings:
     is_partial: bool = False
     is_rotating: bool = False
     takes: str = ""
+    is_changing: bool = False
 
 
 class SimClock:
@@ -100,7 +105,7 @@ class World:
     def __init__(self, around: Surroundings, steps: Iterable[Step] = (), beside: World | None = None) -> None:
         """``beside``: another one's cluster, time and processes, and a table of its own."""
         self.around, self._beside = around, beside
-        definition = PARTIAL if around.is_partial else DEFINITION
+        definition = PARTIAL if around.is_partial else CHANGING if around.is_changing else DEFINITION
         definition = replace(definition, topic_patterns=(ROTATING,) if around.is_rotating else ())
         self.definition = taking(definition, around.takes)
         self.now_ms = STARTED_MS
@@ -210,7 +215,10 @@ class World:
             return
         self._values += 1
         k, v = KEYS[key % len(KEYS)], self._values
-        value = {UPSERT: value_bytes(v), DELETE: None, BAD: b"bad", TOUCH: value_bytes(KEPT)}[what]
+        fields = sent_fields(v, what - SENT) if what >= SENT else {}
+        what = min(what, SENT)
+        sent = {UPSERT: value_bytes(v), DELETE: None, BAD: b"bad", TOUCH: value_bytes(KEPT)}
+        value = value_bytes(v, fields) if what == SENT else sent[what]
         # Producers' clocks disagree by a few seconds, and some keys come out of order.
         at_ms = self.now_ms + (v * 7919 % 5000) - 2500
         source = self.cluster if transaction is None else transaction
@@ -219,13 +227,14 @@ class World:
         one = Produced(
             k,
             None if what == BAD else k,
-            {UPSERT: v, TOUCH: KEPT}.get(what),
+            {UPSERT: v, SENT: v, TOUCH: KEPT}.get(what),
             topic,
             partition,
             offset,
             taken.timestamp_ms,
             transaction,
             appended_ms=self.now_ms,
+            fields=fields,
         )
         self.oracle.log(self.cluster.topics[topic].topic_id, partition).records.append(one)
         self.counts["produced"] += 1
@@ -256,7 +265,7 @@ class World:
                         continue
                     if row.key in rows:
                         raise Violation("key-live-twice", f"snapshot {snapshot.snapshot_id}: {row.key}")
-                    rows[row.key] = Row(row.v, row.topic, row.partition, row.offset)
+                    rows[row.key] = Row(row.v, row.topic, row.partition, row.offset, row.more)
         except (FileNotFoundError, KeyError) as error:
             raise Violation("file-missing", f"snapshot {snapshot.snapshot_id}: {error}") from error
         return rows
@@ -287,6 +296,8 @@ class World:
         known = {} if before is None else before.snapshots
         if self.keeper is not None and before is not None:
             self.keeper.swapped(before, after)
+        if self.around.is_changing:
+            self._columns_seen(after.properties[DEFINITION_PROPERTY], by)
         for snapshot_id, snapshot in after.snapshots.items():
             if snapshot_id in known:
                 continue
@@ -298,6 +309,11 @@ class World:
             self._check_quarantine(snapshot, read)
             self.counts["landed"] += 1
             self.counts["landed with rows"] += bool(read)
+
+    def _columns_seen(self, definition: str, by: str) -> None:
+        before = self.oracle.table.columns
+        self.counts["columns taken up"] += self.oracle.table.changed(definition, by)
+        self.counts["columns changed"] += self.oracle.table.columns != before
 
     def _check_quarantine(self, snapshot: FakeSnapshot, read: list[Produced]) -> None:
         ids = self.oracle.states[snapshot.snapshot_id].topic_ids
