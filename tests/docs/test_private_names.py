@@ -21,7 +21,6 @@ PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
 ALLOWED = {
     # A part is broken on purpose, to see that the simulation notices.
     "tests/simulation/test_broken_serving.py": 10,
-    "tests/simulation/test_changing_columns.py": 1,
     "tests/simulation/test_maintained.py": 3,
     "tests/simulation/test_simulation.py": 5,
     # The simulation drives a part without its process, and compares what it holds in memory.
