@@ -2,17 +2,20 @@
 
 Goal: each change of a schema is in the table before the first batch that has records of it, read paths agree
 with plain dictionaries in between and at the end, and ingest may end and start at any point. Method: random
-changes of schemas, under traffic, on a real broker and a registry in this process; the file never changes.
+changes of schemas, under traffic, on a real broker and a registry in this process. The file never changes; or
+somebody drops columns and fields in it, renames some, and has those come back that producers send all along.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -107,10 +110,70 @@ class Traffic:
         assert self.producer.flush(30) == 0
 
     def rows(self, definition: LiveTable) -> Rows:
-        """What the rows are in a table with these columns."""
-        columns = {one.name: shape(one.type) for one in definition.columns if one.name != "id"}
-        found = {key: meant(value, columns) or {} for key, value in self.values.items()}
-        return {key: {"id": key, **row} for key, row in found.items()}
+        """What the rows are in a table with these columns, by the fields that they are read from."""
+        columns = [one for one in definition.columns if one.name != "id"]
+        fields = {one.read_from[0]: shape(one.type) for one in columns}
+        found = {key: meant(value, fields) or {} for key, value in self.values.items()}
+        return {
+            key: {"id": key, **{one.name: row[one.read_from[0]] for one in columns}}
+            for key, row in found.items()
+        }
+
+    def forget(self, field: str) -> None:
+        """A column comes that is read from the field, and is null in what was committed before: in all."""
+        for value in self.values.values():
+            value.pop(field, None)
+
+
+class Operator:
+    """Whoever alters the table by the file, which names few of its columns: most come by themselves."""
+
+    def __init__(self, stack: Stack, traffic: Traffic) -> None:
+        self.stack, self.traffic = stack, traffic
+        self.file = {"id": '"string"', "count": '"int"', "name": '"string"'}
+        self.dropped: list[str] = []
+        self.turns = itertools.cycle(["drop", "rename", "return", "drop a field", "drop", "return"])
+        self.numbers = itertools.count()
+
+    def alter(self) -> None:
+        """The next change, by the command; nothing where there is nothing to change."""
+        what, options = next(self.turns), ["--yes"]
+        columns = [one for one in stored(self.stack).columns if one.name != "id"]
+        structs = [one for one in columns if len(one.type.fields) > 1]
+        chosen = self.traffic.writer.random.choice((what == "drop a field" and structs) or columns)
+        name, field = chosen.name, chosen.read_from[0]
+        if what == "drop":
+            self.file.pop(name, None)
+            self.dropped.append(field)
+            options += ["--drop", name]
+        elif what == "drop a field":
+            if not structs:
+                return
+            if name in self.file:
+                kept = replace(chosen.type, fields=chosen.type.fields[1:])
+                self.file[name] = f'{{ type = "{kept}", path = "{field}" }}'
+            options += ["--drop", f"{name}.{chosen.type.fields[0].name}"]
+        elif what == "rename":
+            self.file.pop(name, None)
+            spec = f'type = "{chosen.type}", renamed_from = "{name}", path = "{field}"'
+            self.file[f"r{next(self.numbers)}"] = f"{{ {spec} }}"
+        else:
+            name = self.dropped.pop(0)
+            self.file[name] = f'"{spelled(self.traffic.writer.ever[name])}"'
+            self.traffic.forget(name)
+        print(what, name)
+        head = self.stack.config_path.read_text().partition("[tables.orders.columns]")
+        lines = [f"{column} = {spec}" for column, spec in self.file.items()]
+        self.stack.config_path.write_text("\n".join([head[0] + head[1], *lines, ""]))
+        self.stack.settings = load_settings(self.stack.config_path)
+        assert run(self.stack, "table", "alter", NAME, *options) == 0
+
+
+def spelled(of: Any) -> str:
+    """A writer's type as a definition has it."""
+    if not isinstance(of, dict):
+        return str(of)
+    return f"struct<{', '.join(f'{name}: {spelled(one)}' for name, one in of.items())}>"
 
 
 @contextmanager
@@ -130,16 +193,34 @@ def started(
         yield stack
 
 
-def followed(tmp_path: Any, brokers: Brokers, registry: RegistryServer, format_: str, changes: int) -> None:
-    """Random changes under traffic, with owners that end; read paths are compared after each."""
+def followed(
+    tmp_path: Any,
+    brokers: Brokers,
+    registry: RegistryServer,
+    format_: str,
+    changes: int,
+    alters: bool = False,
+) -> None:
+    """Random changes under traffic, with owners that end; read paths are compared after each.
+
+    ``alters``: somebody alters the table, too, and rewrites its files.
+    """
     with started(tmp_path, brokers, registry, format_, "evolve") as stack:
         traffic = Traffic(stack, registry, format_, random.randrange(1_000_000), nests=True)
         traffic.register()
         server = stack.serve()
         stack.wait_until_ready(server)
         engine = start_engine(stack.settings, "contract")
+        operator = Operator(stack, traffic)
         with owned(stack, engine) as owner:
-            for _ in range(changes):
+            for number in range(changes):
+                if alters and number % 3 == 2:
+                    owner.again(operator.alter)
+                    stack.wait_for(is_followed(stack, owner.it), "the server reads the new columns")
+                    assert looked_up(stack, traffic) == extracted(stack) == traffic.rows(stored(stack))
+                if alters and number % 10 == 9:
+                    owner.again(lambda: rewritten(stack))
+                    assert looked_up(stack, traffic) == extracted(stack) == traffic.rows(stored(stack))
                 traffic.write(traffic.writer.random.randrange(5))
                 changed = traffic.writer.change()
                 print(changed)
@@ -153,7 +234,9 @@ def followed(tmp_path: Any, brokers: Brokers, registry: RegistryServer, format_:
                     owner.again()
                 owner.it.catch_up(threading.Event())
                 expected = traffic.rows(stored(stack))
-                assert {*stored(stack).row_schema.names} >= {*traffic.writer.fields}
+                read = {one.read_from[0] for one in stored(stack).columns}
+                assert read.isdisjoint(operator.dropped)
+                assert read | {*operator.dropped} >= {*traffic.writer.fields}
                 stack.wait_for(is_followed(stack, owner.it), "the server reads the new snapshot")
                 assert looked_up(stack, traffic) == expected
             assert extracted(stack) == traffic.rows(stored(stack))
@@ -166,7 +249,9 @@ def followed(tmp_path: Any, brokers: Brokers, registry: RegistryServer, format_:
         ]
         notes = alterations_of(table(stack).properties)
         assert len(notes) >= min(len(causes), 50)
-        assert all(one.causes for one in notes)
+        by_itself = [one for one in notes if one.causes]
+        assert alters or len(by_itself) == len(notes)
+        assert len(by_itself) <= len(causes)
         assert {*causes[0][0]} == {"changes", "topic", "partition", "offset", "part", "schema", "named"}
         assert run(stack, "table", "diff", NAME) == 0, "the file need not be changed"
         assert run(stack, "table", "alter", NAME) == ExitCode.NOTHING_TO_DO, "nor take back what it gained"
@@ -185,7 +270,7 @@ def test_read_paths_agree_while_writers_schemas_change(
 def test_read_paths_agree_after_many_changes(
     tmp_path: Any, jvm: Any, brokers: Brokers, registry: RegistryServer, format_: str
 ) -> None:
-    followed(tmp_path, brokers, registry, format_, changes=50)
+    followed(tmp_path, brokers, registry, format_, changes=50, alters=True)
 
 
 class Owned:
@@ -195,8 +280,9 @@ class Owned:
         self.stack, self.engine = stack, engine
         self.it = Owner.open(stack.settings, NAME, SystemClock(), engine=engine)
 
-    def again(self) -> None:
+    def again(self, between: Callable[[], None] = lambda: None) -> None:
         self.it.close()
+        between()
         self.it = Owner.open(self.stack.settings, NAME, SystemClock(), engine=self.engine)
 
 
@@ -209,6 +295,10 @@ def owned(stack: Stack, engine: Engine) -> Iterator[Owned]:
 
 def run(stack: Stack, *arguments: str) -> int:
     return entry.run(["--config", str(stack.config_path), *arguments])
+
+
+def rewritten(stack: Stack) -> None:
+    assert run(stack, "maintain", "run", NAME) in {ExitCode.DONE, ExitCode.NOTHING_TO_DO}
 
 
 def table(stack: Stack) -> Any:
