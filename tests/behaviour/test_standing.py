@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,17 @@ CUT = LiveTable.build(
     name="t", identifier="a.t", topics=["cut"], key=["k"], columns={"k": "string", "v": "long"}
 )
 HOUR_MS = 3_600_000
+
+
+@dataclass
+class State:
+    """What a snapshot says, as far as it is asked here."""
+
+    seam: Seam
+    has_read: bool = True
+    drained_ms: int = 0
+    watermark_ms: int = -1
+    tombstones_since_ms: dict[str, int] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +101,7 @@ def test_a_server_says_where_the_log_begins_and_how_old_what_is_unread_is(settin
     admin = AdminClient(settings.client_config())
     for deleted in admin.delete_records([TopicPartition("cut", 0, 1)]).values():
         deleted.result(30)
-    state = SimpleNamespace(
-        seam=Seam.of({"cut": {0: 1, 1: 0}}),
-        has_read=True,
-        drained_ms=0,
-        watermark_ms=-1,
-        tombstones_since_ms={},
-    )
+    state = State(Seam.of({"cut": {0: 1, 1: 0}}))
     newest = SimpleNamespace(definition=CUT, state=state, seam=state.seam)
     follower: Any = SimpleNamespace(newest=newest)
     tailer: Any = SimpleNamespace(end=Seam.of({"cut": {0: 2, 1: 0}}), reached=lambda seam: seam)
