@@ -162,7 +162,8 @@ def cores_of(
             Outcome.WARNING,
             shown,
             f"a batch's rows are merged by {buckets:,} tasks at most: the other cores wait",
-            f"{export(f'tables.{name}.buckets', _multiple(buckets, cores))}\nthermocline table alter {name}",
+            f"{export(f'tables.{name}.buckets', _multiple(buckets, cores))}\n"
+            f"thermocline table alter {name} --yes",
             name,
         )
     if partitions and total < cores:

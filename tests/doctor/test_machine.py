@@ -74,7 +74,7 @@ def test_buckets_and_partitions_are_compared_with_the_cores() -> None:
     buckets, partitions = cores_of(KAFKA, "t", {"a": 3, "b": 1}, 3, 8)
     assert buckets.fix.splitlines()[1:] == [
         "export THERMOCLINE_TABLES__T__BUCKETS=9",
-        "thermocline table alter t",
+        "thermocline table alter t --yes",
     ]
     assert partitions.fix.splitlines()[-1] == (
         "kafka-topics.sh --bootstrap-server b:1 --alter --topic b --partitions 5"
