@@ -100,6 +100,6 @@ def test_a_load_that_is_not_answered_in_time_is_refused_and_goes_on_to_be_counte
                 await asyncio.sleep(0.01)
 
     at_last.start()
-    with listening(tmp_path / "live", answer, seconds_max=0.2) as channel:
+    with listening(tmp_path / "live", answer, seconds_max=2.0) as channel:
         asyncio.run(ask_all(channel))
     at_last.cancel()
