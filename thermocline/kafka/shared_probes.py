@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedProbes"]
 
-# Of all tails of a process: the client takes some 20 µs for each partition and answer.
+# Of all tails of a process: with more partitions than a quarter of that, each is asked for less often.
 END_PROBES_PER_SECOND: Final = 10_000
 # In place of the broker that leads a partition: where none does, and where that is not known yet.
 NO_LEADER: Final = -1
